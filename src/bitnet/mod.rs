@@ -1,0 +1,1 @@
+//! BitNet b1.58: GGUF files, exact reference, decoder.

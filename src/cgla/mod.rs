@@ -1,0 +1,1 @@
+//! The programmable linear array (CGLA) for BitNet.

@@ -1,0 +1,1 @@
+//! Hardware blocks written in the DSL.

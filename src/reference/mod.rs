@@ -1,0 +1,1 @@
+//! The reference trainer. Uses `config` and `num` only, never the hardware side.

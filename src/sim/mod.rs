@@ -1,0 +1,1 @@
+//! Runs emitted designs in Verilator and compares them with the reference.

@@ -1,0 +1,1 @@
+//! The on-chip trainer: instruction set, planner, program, machine model and netlist.
