@@ -1,1 +1,6 @@
 //! The on-chip trainer: instruction set, planner, program, machine model and netlist.
+//!
+//! `isa` is shared by all: the planner writes programs, the model executes them in Rust,
+//! the netlist decodes them in hardware.
+
+pub mod isa;
