@@ -3,4 +3,5 @@
 //! `isa` is shared by all: the planner writes programs, the model executes them in Rust,
 //! the netlist decodes them in hardware.
 
+pub mod encode;
 pub mod isa;
