@@ -9,6 +9,7 @@ pub mod bitnet;
 pub mod cgla;
 pub mod cli;
 pub mod config;
+pub mod diag;
 pub mod dsl;
 pub mod emit;
 pub mod hw;

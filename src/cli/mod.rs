@@ -1,6 +1,131 @@
 //! Command line: parses arguments, calls the library, maps results to exit codes.
+//!
+//! Each verb is a file with `struct Args` (clap) and `fn run(args, &Output) -> Result<Exit, Problems>`.
+//! Exit codes: 0 done, 1 ran and found a difference, 2 could not run. To add a verb, add its file and one line
+//! to [`Verb`] and to [`run`].
+
+mod check;
+mod common;
+mod devices;
+mod explain;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+
+pub use common::{DeviceArgs, ModelArgs};
+pub use output::{Colour, Output};
+
+use crate::diag::{Diagnostic, Problems};
+
+/// What a verb that ran has to say to its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Exit code 0.
+    Done,
+    /// Exit code 1: a mismatch, a drift, a missed timing.
+    Difference,
+    /// Exit code 2, the verb having said why: a plan that does not fit.
+    Refused,
+}
+
+/// Compiles a transformer, with its training, into hardware.
+#[derive(Debug, Parser)]
+#[command(
+    name = "nfgen",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 done, 1 ran and found a difference, 2 could not run.\n\
+                  `nfgen VERB --help` shows examples; `nfgen explain CODE` documents an error."
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    global: Global,
+}
+
+#[derive(Debug, Args)]
+struct Global {
+    /// Write one JSON object on stdout and everything else on stderr
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say only results and errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Colour in messages
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    color: Colour,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List the device catalogue, or show one device
+    Devices(devices::Args),
+    /// Check a model and show its resolved settings, its size and its vocabulary budget
+    Check(check::Args),
+    /// Document an error code, or list all of them
+    Explain(explain::Args),
+}
+
+fn run(verb: Verb, out: &Output) -> Result<Exit, Problems> {
+    match verb {
+        Verb::Devices(args) => devices::run(args, out),
+        Verb::Check(args) => check::run(args, out),
+        Verb::Explain(args) => explain::run(args, out),
+    }
+}
 
 /// Entry point of the `nfgen` binary.
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::from(2)
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let out = Output::new(cli.global.json, cli.global.quiet, cli.global.color);
+    match run(cli.verb, &out) {
+        Ok(Exit::Done) => ExitCode::SUCCESS,
+        Ok(Exit::Difference) => ExitCode::from(1),
+        Ok(Exit::Refused) => ExitCode::from(2),
+        Err(problems) => {
+            out.fail(&problems);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Help and version go to stdout with exit code 0; a wrong command line is a diagnostic like any other.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        drop(error.print());
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        drop(error.print());
+        return ExitCode::from(2);
+    }
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    let text = error.render().to_string();
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let message = lines
+        .next()
+        .unwrap_or("the command line is wrong")
+        .trim_start_matches("error: ");
+    let mut details: Vec<&str> = Vec::new();
+    let mut help = "`nfgen VERB --help` shows the arguments with examples".to_string();
+    for line in lines.map(str::trim) {
+        if let Some(tip) = line.strip_prefix("tip: ") {
+            help = format!("{tip}; {help}");
+        } else if line.starts_with("[possible values") {
+            help = format!("{line}; {help}");
+        } else if !line.starts_with("Usage:") && !line.starts_with("For more information") {
+            details.push(line);
+        }
+    }
+    let message = format!("{message} {}", details.join(" "));
+    let problem = Diagnostic::new("nf::cli::usage", message.trim(), help);
+    Output::new(json, false, Colour::Auto).fail(&problem.into());
+    ExitCode::from(2)
 }

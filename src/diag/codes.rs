@@ -1,0 +1,155 @@
+//! The catalogue of diagnostic codes. `nfgen explain CODE` prints an entry; a test checks that every code used
+//! in the sources is listed here and that no entry is left without a use.
+
+/// One code and its documentation.
+#[derive(Debug)]
+pub struct Code {
+    pub name: &'static str,
+    /// One line: what went wrong.
+    pub title: &'static str,
+    /// Why it is refused, and what to do.
+    pub text: &'static str,
+}
+
+const fn code(name: &'static str, title: &'static str, text: &'static str) -> Code {
+    Code { name, title, text }
+}
+
+/// Every code, sorted by name.
+pub const ALL: &[Code] = &[
+    code(
+        "nf::cli::unknown_code",
+        "explain was asked about a code that does not exist",
+        "`nfgen explain` without an argument lists all codes.",
+    ),
+    code(
+        "nf::cli::usage",
+        "the command line could not be understood",
+        "`nfgen VERB --help` shows the arguments of a verb with examples.",
+    ),
+    code(
+        "nf::config::missing_key",
+        "a key without a default is not given",
+        "A model file must state its shape (vocab, seq_len, embed_dim, heads, ff_dim, layers); a device file must state \
+         its part and its resources. Everything else has a default. `nfgen check` prints all keys with their values.",
+    ),
+    code(
+        "nf::config::not_a_choice",
+        "a key takes one of a few words, and this is another",
+        "The help line lists the words. They are lower case.",
+    ),
+    code(
+        "nf::config::out_of_range",
+        "a number lies outside what the key accepts",
+        "The help line gives the range. Real numbers are checked after conversion to FP32, because that is what the \
+         machine computes with: an Adam beta of 0.99999999 is 1 in FP32 and is refused.",
+    ),
+    code(
+        "nf::config::set_syntax",
+        "a --set argument is not key=value",
+        "Write `--set heads=4`, once per key. Values are written as in TOML; the quotes of a word may be left out.",
+    ),
+    code(
+        "nf::config::syntax",
+        "the file is not valid TOML",
+        "The place shows where the reader stopped to understand the text. A key may be given once.",
+    ),
+    code(
+        "nf::config::unknown_device",
+        "no device of that name is in the catalogue, and no file of that name exists",
+        "`nfgen devices` lists the catalogue. A device of your own is a TOML file: `--device my_board.toml`. \
+         `nfgen devices zcu102 --toml` prints an entry to start from.",
+    ),
+    code(
+        "nf::config::unknown_key",
+        "a key that means nothing here",
+        "Keys are checked so that a misspelt one cannot be ignored in silence. The help line names the nearest key, or all of them.",
+    ),
+    code(
+        "nf::config::unknown_model",
+        "no built-in model of that name exists, and no file of that name either",
+        "Built-in models are listed by `nfgen check --help`. A model of your own is a TOML file: `--model my_model.toml`. \
+         `nfgen check --model small --toml` prints one to start from.",
+    ),
+    code(
+        "nf::config::wrong_type",
+        "a value has the wrong TOML type",
+        "Counts are integers, rates are numbers, formats are words in quotes.",
+    ),
+    code(
+        "nf::emit::foreign_folder",
+        "the output folder holds files that nfgen did not write",
+        "A folder is taken over only when it is empty or has a manifest.json of an earlier emission, so that a wrong -o cannot \
+         overwrite anything of yours.",
+    ),
+    code(
+        "nf::io::cannot_read",
+        "a file could not be read",
+        "The message carries the system's reason.",
+    ),
+    code(
+        "nf::io::cannot_write",
+        "a file or folder could not be written",
+        "Files are staged under other names and renamed when all of them are complete, so nothing half-written is left.",
+    ),
+    code(
+        "nf::model::accumulator_length",
+        "a dot product is longer than the exact accumulator holds",
+        "Products are 34 bits and a sign; a 48-bit accumulator holds sums of 8,192 of them without loss \
+         (docs/arithmetic.md section 2). The longest sums of a model run over vocab, seq_len, embed_dim, ff_dim and 3*embed_dim. \
+         `compute = \"fp32\"` has no such limit, but exists in the reference only.",
+    ),
+    code(
+        "nf::model::heads_divide",
+        "the number of heads does not divide embed_dim",
+        "Each head works on embed_dim / heads columns, which must be a whole number.",
+    ),
+    code(
+        "nf::model::reference_only",
+        "the model uses a format that exists in the reference trainer only",
+        "`compute = \"fp32\"` and `weight_format = \"fp32\"` are yardsticks of accuracy: `train` and `eval` take them, `plan`, `emit` and `sim` refuse them.",
+    ),
+    code(
+        "nf::model::small_layers",
+        "the vocabulary leaves the layers few parameters",
+        "Section 4 of the NeuronFabric paper: below 20,000 parameters outside the embedding table a model produces recognisable \
+         words in incoherent order, from about 80,000 on recognisable structure. A smaller vocabulary or a narrower \
+         embedding leaves more of the budget to the layers.",
+    ),
+    code(
+        "nf::model::too_large",
+        "the model has more parameters than its random-bit counter can number",
+        "Stochastic rounding draws its bits from a counter with a 32-bit element number (docs/arithmetic.md section 5).",
+    ),
+];
+
+/// The entry of a code; the leading `nf::` may be left out.
+pub fn find(name: &str) -> Option<&'static Code> {
+    ALL.iter()
+        .find(|code| code.name == name || code.name.strip_prefix("nf::") == Some(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_catalogue_is_sorted_and_documented() {
+        assert!(ALL.windows(2).all(|pair| pair[0].name < pair[1].name));
+        for code in ALL {
+            assert!(code.name.starts_with("nf::"), "{}", code.name);
+            assert!(
+                code.title.len() > 10 && code.text.len() > 20,
+                "{}",
+                code.name
+            );
+        }
+    }
+
+    #[test]
+    fn codes_are_found_with_and_without_prefix() {
+        assert!(find("nf::model::heads_divide").is_some());
+        assert!(find("model::heads_divide").is_some());
+        assert!(find("heads_divide").is_none());
+    }
+}
