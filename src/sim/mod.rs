@@ -1,1 +1,4 @@
 //! Runs emitted designs in Verilator and compares them with the reference.
+
+pub mod driver;
+pub mod verilate;
