@@ -1,1 +1,3 @@
 //! Hardware blocks written in the DSL.
+
+pub mod trainer;

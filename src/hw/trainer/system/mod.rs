@@ -1,0 +1,4 @@
+//! Integration: sequencers, memories between the engines, layer, bus and top level.
+
+pub mod banks;
+pub mod sequencer;
