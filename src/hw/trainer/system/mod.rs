@@ -1,4 +1,21 @@
 //! Integration: sequencers, memories between the engines, layer, bus and top level.
 
 pub mod banks;
+pub mod layer;
 pub mod sequencer;
+
+use crate::trainer::encode::Encoded;
+use crate::trainer::isa::Shape;
+use layer::Reach;
+
+/// Everything that the netlist of one machine is made from.
+#[derive(Clone, Debug)]
+pub struct System {
+    pub shape: Shape,
+    pub mat: Encoded,
+    pub vec: Encoded,
+    pub adam: Encoded,
+    pub reach: Reach,
+    /// Words of each bank of the position ROM.
+    pub position: Vec<Vec<u32>>,
+}
