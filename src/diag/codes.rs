@@ -77,10 +77,27 @@ pub const ALL: &[Code] = &[
         "Counts are integers, rates are numbers, formats are words in quotes.",
     ),
     code(
+        "nf::emit::bad_path",
+        "a generated file has an impossible path",
+        "Paths of generated files are relative, stay inside the output folder and are unique. Module names become file names.",
+    ),
+    code(
+        "nf::emit::bad_text",
+        "a name cannot be written into a script",
+        "Names of designs, devices and parts go into Tcl, C, Python, YAML and make files. Characters that would need another \
+         quoting in each of them are refused.",
+    ),
+    code(
         "nf::emit::foreign_folder",
         "the output folder holds files that nfgen did not write",
         "A folder is taken over only when it is empty or has a manifest.json of an earlier emission, so that a wrong -o cannot \
          overwrite anything of yours.",
+    ),
+    code(
+        "nf::emit::wrong_ports",
+        "the top module's ports are not those of its interface",
+        "The IP packager, the simulation harness and the drivers find a core's buses by their port names: aclk, aresetn, \
+         s_axil_*, s_axis_<name>_t*, m_axis_<name>_t*, irq. A top module with other ports is refused before anything is written.",
     ),
     code(
         "nf::io::cannot_read",

@@ -1,0 +1,151 @@
+//! What a machine hands to the emitter: plain data about the core, so that templates depend on no machine.
+
+use serde::Serialize;
+
+use super::regmap::RegisterMap;
+
+/// Direction of a port, seen from the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    Input,
+    Output,
+}
+
+/// A port of the top module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Port {
+    pub name: String,
+    pub direction: Direction,
+    pub width: u32,
+}
+
+/// A parameter of the top module and its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Parameter {
+    pub name: String,
+    pub value: u64,
+}
+
+/// An AXI4-Stream of the core with TDATA, TKEEP, TVALID, TREADY and TLAST.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stream {
+    /// Bus name: `s_axis_token`.
+    pub name: String,
+    /// Bits of TDATA.
+    pub width: u32,
+}
+
+/// A DMA engine of the system and the streams it serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Dma {
+    /// Cell name: `token_dma`.
+    pub name: String,
+    /// Stream into the core.
+    pub into: Option<Stream>,
+    /// Stream out of the core.
+    pub out_of: Option<Stream>,
+}
+
+/// A generated text file by its name within a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextFile {
+    pub name: String,
+    pub text: String,
+}
+
+/// A finished core.
+#[derive(Clone, Debug)]
+pub struct Core {
+    /// Name of the design and of its folder.
+    pub name: String,
+    /// One sentence for catalogues.
+    pub description: String,
+    /// Top module.
+    pub top: String,
+    pub ports: Vec<Port>,
+    pub parameters: Vec<Parameter>,
+    pub registers: RegisterMap,
+    pub dmas: Vec<Dma>,
+    /// Verilog, for `rtl/`.
+    pub rtl: Vec<TextFile>,
+    /// `$readmemh` files, for `mem/`.
+    pub memories: Vec<TextFile>,
+    /// Harness and whatever it needs, for `tb/`.
+    pub testbench: Vec<TextFile>,
+    /// The resolved configuration as TOML.
+    pub resolved: String,
+    /// Estimates of the planner, as `plan --json` shows them.
+    pub resources: serde_json::Value,
+}
+
+/// Bits of the AXI4-Lite address: 4 KiB of registers.
+pub const AXIL_ADDRESS_WIDTH: u32 = 12;
+
+/// The trainer's DMA engines: tokens in and results out, state in and out.
+pub fn trainer_dmas() -> Vec<Dma> {
+    let stream = |name: &str, width| {
+        Some(Stream {
+            name: name.into(),
+            width,
+        })
+    };
+    vec![
+        Dma {
+            name: "token_dma".into(),
+            into: stream("s_axis_token", 32),
+            out_of: stream("m_axis_result", 32),
+        },
+        Dma {
+            name: "weight_dma".into(),
+            into: stream("s_axis_weight", 128),
+            out_of: stream("m_axis_weight", 128),
+        },
+    ]
+}
+
+/// The ports that a core with these DMA engines must have: clock, reset, AXI4-Lite, streams, interrupt.
+pub fn expected_ports(dmas: &[Dma]) -> Vec<Port> {
+    use Direction::{Input, Output};
+    let port = |name: &str, direction, width| Port {
+        name: name.into(),
+        direction,
+        width,
+    };
+    let mut ports = vec![
+        port("aclk", Input, 1),
+        port("aresetn", Input, 1),
+        port("s_axil_awaddr", Input, AXIL_ADDRESS_WIDTH),
+        port("s_axil_awprot", Input, 3),
+        port("s_axil_awvalid", Input, 1),
+        port("s_axil_awready", Output, 1),
+        port("s_axil_wdata", Input, 32),
+        port("s_axil_wstrb", Input, 4),
+        port("s_axil_wvalid", Input, 1),
+        port("s_axil_wready", Output, 1),
+        port("s_axil_bresp", Output, 2),
+        port("s_axil_bvalid", Output, 1),
+        port("s_axil_bready", Input, 1),
+        port("s_axil_araddr", Input, AXIL_ADDRESS_WIDTH),
+        port("s_axil_arprot", Input, 3),
+        port("s_axil_arvalid", Input, 1),
+        port("s_axil_arready", Output, 1),
+        port("s_axil_rdata", Output, 32),
+        port("s_axil_rresp", Output, 2),
+        port("s_axil_rvalid", Output, 1),
+        port("s_axil_rready", Input, 1),
+    ];
+    for dma in dmas {
+        for (stream, data, ready) in [(&dma.into, Input, Output), (&dma.out_of, Output, Input)] {
+            let Some(stream) = stream else { continue };
+            let name = |signal: &str| format!("{}_{signal}", stream.name);
+            ports.push(port(&name("tdata"), data, stream.width));
+            ports.push(port(&name("tkeep"), data, stream.width / 8));
+            ports.push(port(&name("tvalid"), data, 1));
+            ports.push(port(&name("tready"), ready, 1));
+            ports.push(port(&name("tlast"), data, 1));
+        }
+    }
+    ports.push(port("irq", Output, 1));
+    ports
+}
