@@ -1,6 +1,7 @@
 //! The trainer's hardware: engines and their integration (`docs/machine.md`).
 
 pub mod system;
+pub mod vec;
 
 /// Cycles from a read address on an engine's port to the data, for activation groups, the
 /// position ROM, tokens and LayerNorm parameters alike.
