@@ -124,9 +124,10 @@ fn front<'m>(m: &'m Module, op: Sig<'m>, x: Sig<'m>) -> Front<'m> {
     let nan = e.and_reduce().and(frac.or_reduce());
     let zero_argument = exp.and(sign.not()).and(nan.not());
     // |x| >= 127
-    let far = m.lit(133, 8).ult(e).or(e
-        .eq(m.lit(133, 8))
-        .and(frac.slice(22, 17).and_reduce()));
+    let far = m
+        .lit(133, 8)
+        .ult(e)
+        .or(e.eq(m.lit(133, 8)).and(frac.slice(22, 17).and_reduce()));
     let out = distance.slice(7, 5).or_reduce().or(zero_argument);
     let shift = distance.trunc(5).or(out.repeat(5));
     let shift = m.pipe("shift", shift, 1);
@@ -143,7 +144,12 @@ fn front<'m>(m: &'m Module, op: Sig<'m>, x: Sig<'m>) -> Front<'m> {
     let by = |v: Sig<'m>, n: u32| v.shr_const(n);
     let coarse = m.select(
         shift.slice(4, 3),
-        &[mantissa, by(mantissa, 8), by(mantissa, 16), by(mantissa, 24)],
+        &[
+            mantissa,
+            by(mantissa, 8),
+            by(mantissa, 16),
+            by(mantissa, 24),
+        ],
     );
     let coarse = m.pipe("coarse", coarse, 1);
     let shift = m.pipe("shift_fine", shift.trunc(3), 1);
@@ -174,9 +180,7 @@ fn front<'m>(m: &'m Module, op: Sig<'m>, x: Sig<'m>) -> Front<'m> {
     let exponent = m.mux(exp4, biased, m.lit(127, 8));
     let exponent = m.pipe("exponent", exponent, 1);
     let exp5 = m.pipe("exp_rom", exp4, 1);
-    let kill = m
-        .delay("kill", kill, 4)
-        .or(exponent.is_zero().and(exp5));
+    let kill = m.delay("kill", kill, 4).or(exponent.is_zero().and(exp5));
     Front {
         address,
         remainder: m.pipe("remainder", remainder, 2),
@@ -204,10 +208,7 @@ fn interpolate<'m>(m: &'m Module, f: &Front<'m>, word: Sig<'m>) -> Sig<'m> {
     let exp = m.pipe("exp_product", f.exp, 1);
 
     m.section("Stage 8: add the entry");
-    let sum = m
-        .cat(&[base, m.lit(0, 16)])
-        .zext(39)
-        .add(product.sext(39));
+    let sum = m.cat(&[base, m.lit(0, 16)]).zext(39).add(product.sext(39));
     let sum = m.pipe("sum", sum, 1);
     let exp = m.pipe("exp_sum", exp, 1);
 
@@ -328,11 +329,7 @@ mod tests {
     #[test]
     fn equals_the_tables_in_the_interpreter() {
         for gelu in [Gelu::Erf, Gelu::Tanh] {
-            let oracle = (
-                OddTable::phi(gelu),
-                OddTable::dphi(gelu),
-                Exp2Table::new(),
-            );
+            let oracle = (OddTable::phi(gelu), OddTable::dphi(gelu), Exp2Table::new());
             let mut sim = Interpreter::new(&table_unit(gelu, 2).unwrap());
             let list = arguments(100_000);
             let ops = [Table::Exp2n, Table::Phi, Table::Dphi];
@@ -350,7 +347,11 @@ mod tests {
                         let (op, x, other) = queue.pop_front().unwrap();
                         let got = [sim.get_output("y_0"), sim.get_output("y_1")];
                         assert_eq!(got[0] as u32, expect(&oracle, op, x), "{op:?} {x:08x}");
-                        assert_eq!(got[1] as u32, expect(&oracle, op, other), "{op:?} {other:08x}");
+                        assert_eq!(
+                            got[1] as u32,
+                            expect(&oracle, op, other),
+                            "{op:?} {other:08x}"
+                        );
                     }
                     sim.step();
                 }
