@@ -1,1 +1,30 @@
 //! The reference trainer. Uses `config` and `num` only, never the hardware side.
+//!
+//! [`Trainer`] computes exactly what `docs/arithmetic.md` defines: with `compute = block18` every
+//! result is the same on every bit whatever the number of threads or the instruction set.
+
+mod backward;
+pub mod error;
+mod forward;
+mod functions;
+mod gemm;
+mod pass;
+mod rows;
+pub mod simd;
+pub mod state;
+mod team;
+pub mod tensors;
+pub mod trainer;
+mod update;
+mod workspace;
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod tests;
+
+pub use error::{ReferenceError, Result};
+pub use pass::Trace;
+pub use state::State;
+pub use tensors::TensorId;
+pub use trainer::{StepResult, Trainer, WindowResult};

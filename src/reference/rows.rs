@@ -1,0 +1,335 @@
+//! Row operations between the products (`docs/arithmetic.md` section 4).
+//!
+//! Operands never hold subnormals, so flushing results is enough; NaN is caught as an
+//! exponent of 255 before a product would use it.
+
+use super::functions::Functions;
+use super::simd::leveled;
+use crate::num::block::exponent;
+use crate::num::constants::Constants;
+
+/// `fl` of one IEEE operation on flushed operands.
+#[inline(always)]
+fn fl(x: f32) -> f32 {
+    crate::num::fp32::ftz(x)
+}
+
+/// `sum8` of `f(0..n)`.
+#[inline(always)]
+fn sum8(n: usize, f: impl Fn(usize) -> f32) -> f32 {
+    let mut s = [0f32; 8];
+    let whole = n / 8 * 8;
+    let mut i = 0;
+    while i < whole {
+        for (lane, sum) in s.iter_mut().enumerate() {
+            *sum = fl(*sum + f(i + lane));
+        }
+        i += 8;
+    }
+    for i in whole..n {
+        s[i - whole] = fl(s[i - whole] + f(i));
+    }
+    let [s0, s1, s2, s3, s4, s5, s6, s7] = s;
+    let even = fl(fl(s0 + s4) + fl(s2 + s6));
+    let odd = fl(fl(s1 + s5) + fl(s3 + s7));
+    fl(even + odd)
+}
+
+/// Largest value of `f(0..n)`.
+#[inline(always)]
+fn maximum(n: usize, f: impl Fn(usize) -> f32) -> f32 {
+    const LANES: usize = 16;
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let whole = n / LANES * LANES;
+    let mut i = 0;
+    while i < whole {
+        for (lane, best) in lanes.iter_mut().enumerate() {
+            let x = f(i + lane);
+            *best = if x > *best { x } else { *best };
+        }
+        i += LANES;
+    }
+    for i in whole..n {
+        let x = f(i);
+        lanes[0] = if x > lanes[0] { x } else { lanes[0] };
+    }
+    lanes
+        .iter()
+        .fold(f32::NEG_INFINITY, |m, &x| if x > m { x } else { m })
+}
+
+#[inline(always)]
+fn emax_body(x: &[f32]) -> u32 {
+    x.iter()
+        .fold(0u32, |e, &x| e.max(x.to_bits() & 0x7f80_0000))
+        >> 23
+}
+leveled! {
+    /// Largest biased exponent.
+    pub(crate) fn emax(x: &[f32]) -> u32 = emax_body
+}
+
+/// What LayerNorm reads beside its row.
+#[derive(Clone, Copy)]
+pub(crate) struct Norm<'a> {
+    pub gamma: &'a [f32],
+    pub beta: &'a [f32],
+    pub inv_d: f32,
+    pub eps: f32,
+}
+
+#[inline(always)]
+fn layernorm_body(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32]) -> f32 {
+    let d = x.len();
+    let (gamma, beta) = (&norm.gamma[..d], &norm.beta[..d]);
+    let (xhat, n) = (&mut xhat[..d], &mut n[..d]);
+    let mean = fl(sum8(d, |j| x[j]) * norm.inv_d);
+    for j in 0..d {
+        xhat[j] = fl(x[j] - mean);
+    }
+    let var = fl(sum8(d, |j| fl(xhat[j] * xhat[j])) * norm.inv_d);
+    let rstd = fl(1.0 / fl(fl(var + norm.eps).sqrt()));
+    for j in 0..d {
+        xhat[j] = fl(xhat[j] * rstd);
+        n[j] = fl(fl(xhat[j] * gamma[j]) + beta[j]);
+    }
+    rstd
+}
+leveled! {
+    /// LayerNorm of a row: normalised values to `xhat`, result to `n`; returns `rstd`.
+    pub(crate) fn layernorm(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32]) -> f32 = layernorm_body
+}
+
+#[inline(always)]
+fn layernorm_back_body(
+    dn: &[f32],
+    xhat: &[f32],
+    norm: Norm,
+    rstd: f32,
+    residual: &[f32],
+    dx: &mut [f32],
+    p: &mut [f32],
+) {
+    let d = dn.len();
+    let (xhat, residual, gamma) = (&xhat[..d], &residual[..d], &norm.gamma[..d]);
+    let (dx, p) = (&mut dx[..d], &mut p[..d]);
+    for j in 0..d {
+        p[j] = fl(xhat[j] * dn[j]);
+    }
+    let c2 = fl(sum8(d, |j| fl(p[j] * gamma[j])) * norm.inv_d);
+    let c1 = fl(sum8(d, |j| fl(dn[j] * gamma[j])) * norm.inv_d);
+    for j in 0..d {
+        let q = fl(dn[j] * gamma[j]);
+        let r = fl(q - fl(xhat[j] * c2));
+        dx[j] = fl(fl(fl(r - c1) * rstd) + residual[j]);
+    }
+}
+leveled! {
+    /// Backward LayerNorm of a row: input gradient plus `residual` to `dx`, `xhat * dn` to `p`.
+    pub(crate) fn layernorm_back(
+        dn: &[f32], xhat: &[f32], norm: Norm, rstd: f32, residual: &[f32], dx: &mut [f32], p: &mut [f32]
+    ) = layernorm_back_body
+}
+
+#[inline(always)]
+fn softmax_generic<const EXACT: bool>(s: &mut [f32], scale: f32, f: &Functions) {
+    let n = s.len();
+    let m = maximum(n, |u| s[u]);
+    for x in s.iter_mut() {
+        *x = f.exp2n::<EXACT>(fl(fl(*x - m) * scale));
+    }
+    let inv = fl(1.0 / sum8(n, |u| s[u]));
+    for x in s.iter_mut() {
+        *x = fl(*x * inv);
+    }
+}
+#[inline(always)]
+fn softmax_body(s: &mut [f32], scale: f32, f: &Functions, exact: bool) {
+    if exact {
+        softmax_generic::<true>(s, scale, f);
+    } else {
+        softmax_generic::<false>(s, scale, f);
+    }
+}
+leveled! {
+    /// Softmax of one causal row, in place.
+    pub(crate) fn softmax(s: &mut [f32], scale: f32, f: &Functions, exact: bool) = softmax_body
+}
+
+#[inline(always)]
+fn softmax_back_body(dp: &mut [f32], p: &[f32], inv_sqrt_dh: f32) {
+    let n = dp.len();
+    let p = &p[..n];
+    let sum = sum8(n, |u| fl(p[u] * dp[u]));
+    for u in 0..n {
+        dp[u] = fl(fl(fl(dp[u] - sum) * p[u]) * inv_sqrt_dh);
+    }
+}
+leveled! {
+    /// Gradient of the scores of one causal row, in place of the gradient of the probabilities.
+    pub(crate) fn softmax_back(dp: &mut [f32], p: &[f32], inv_sqrt_dh: f32) = softmax_back_body
+}
+
+#[inline(always)]
+fn gelu_body(h: &[f32], g: &mut [f32], f: &Functions, exact: bool) {
+    let g = &mut g[..h.len()];
+    if exact {
+        for (g, &h) in g.iter_mut().zip(h) {
+            *g = fl(f.phi.eval::<true>(h) * h);
+        }
+    } else {
+        for (g, &h) in g.iter_mut().zip(h) {
+            *g = fl(f.phi.eval::<false>(h) * h);
+        }
+    }
+}
+leveled! {
+    /// `g = phi(h) * h`.
+    pub(crate) fn gelu(h: &[f32], g: &mut [f32], f: &Functions, exact: bool) = gelu_body
+}
+
+#[inline(always)]
+fn gelu_back_body(h: &[f32], dg: &mut [f32], f: &Functions, exact: bool) {
+    let dg = &mut dg[..h.len()];
+    if exact {
+        for (dg, &h) in dg.iter_mut().zip(h) {
+            *dg = fl(f.dphi.eval::<true>(h) * *dg);
+        }
+    } else {
+        for (dg, &h) in dg.iter_mut().zip(h) {
+            *dg = fl(f.dphi.eval::<false>(h) * *dg);
+        }
+    }
+}
+leveled! {
+    /// `dh = dphi(h) * dg`, in place of `dg`.
+    pub(crate) fn gelu_back(h: &[f32], dg: &mut [f32], f: &Functions, exact: bool) = gelu_back_body
+}
+
+#[inline(always)]
+fn scale_add_body(y: &mut [f32], scale: Option<f32>, addend: &[f32]) {
+    let addend = &addend[..y.len()];
+    match scale {
+        Some(s) => {
+            for (y, &a) in y.iter_mut().zip(addend) {
+                *y = fl(fl(*y * s) + a);
+            }
+        }
+        None => {
+            for (y, &a) in y.iter_mut().zip(addend) {
+                *y = fl(*y + a);
+            }
+        }
+    }
+}
+leveled! {
+    /// `y = y * scale + addend`, the scale being optional.
+    pub(crate) fn scale_add(y: &mut [f32], scale: Option<f32>, addend: &[f32]) = scale_add_body
+}
+
+#[inline(always)]
+fn scale_body(y: &mut [f32], s: f32) {
+    for y in y.iter_mut() {
+        *y = fl(*y * s);
+    }
+}
+leveled! {
+    /// `y = y * s`.
+    pub(crate) fn scale(y: &mut [f32], s: f32) = scale_body
+}
+
+/// What the output layer makes of one row of logits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowLoss {
+    /// Loss of the token in units of 2^-24.
+    pub loss_q24: i64,
+    /// Whether the first largest logit is the target's.
+    pub correct: bool,
+}
+
+#[inline(always)]
+fn output_generic<const EXACT: bool>(
+    z: &mut [f32],
+    target: usize,
+    c: &Constants,
+    f: &Functions,
+    gradient: bool,
+) -> RowLoss {
+    let n = z.len();
+    let m = maximum(n, |v| z[v]);
+    let prediction = z.iter().position(|&x| x == m);
+    let gap = fl(m - z[target]);
+    let mut sum = [0f32; 8];
+    let whole = n / 8 * 8;
+    let partial = |sum: &mut f32, x: &mut f32| {
+        let e = f.exp2n::<EXACT>(fl(fl(*x - m) * c.log2e));
+        if gradient {
+            *x = e;
+        }
+        *sum = fl(*sum + e);
+    };
+    for chunk in z[..whole].chunks_exact_mut(8) {
+        for (sum, x) in sum.iter_mut().zip(chunk) {
+            partial(sum, x);
+        }
+    }
+    for (sum, x) in sum.iter_mut().zip(&mut z[whole..]) {
+        partial(sum, x);
+    }
+    let s = crate::num::reduce::combine8(sum);
+    if gradient {
+        let inv = fl(1.0 / s);
+        for x in z.iter_mut() {
+            *x = fl(fl(*x * inv) * c.inv_t);
+        }
+        z[target] = fl(z[target] - c.inv_t);
+    }
+    let loss_q24 = if EXACT {
+        ((f64::from(s).ln() + f64::from(gap)) * 16_777_216.0).round() as i64
+    } else {
+        let gap = if gap < 127.0 { gap } else { 127.0 };
+        f.ln.ln_fx(s) + (gap * 16_777_216.0) as i64
+    };
+    RowLoss {
+        loss_q24,
+        correct: prediction == Some(target),
+    }
+}
+#[inline(always)]
+fn output_body(
+    z: &mut [f32],
+    target: usize,
+    c: &Constants,
+    f: &Functions,
+    gradient: bool,
+    exact: bool,
+) -> RowLoss {
+    if exact {
+        output_generic::<true>(z, target, c, f, gradient)
+    } else {
+        output_generic::<false>(z, target, c, f, gradient)
+    }
+}
+leveled! {
+    /// Loss of one row of logits; with `gradient`, the logits become their gradient.
+    pub(crate) fn output(
+        z: &mut [f32], target: usize, c: &Constants, f: &Functions, gradient: bool, exact: bool
+    ) -> RowLoss = output_body
+}
+
+/// One row on the grid of exponent `emax`, added to integer sums.
+#[inline(always)]
+fn add_on_grid_body(sums: &mut [i32], x: &[f32], emax: u32) {
+    for (sum, &x) in sums.iter_mut().zip(x) {
+        *sum += crate::num::block::quantise(x, emax);
+    }
+}
+leveled! {
+    /// Adds a row's grid values to integer sums (a product with ones).
+    pub(crate) fn add_on_grid(sums: &mut [i32], x: &[f32], emax: u32) = add_on_grid_body
+}
+
+/// Whether every element is finite.
+pub(crate) fn is_finite(x: &[f32]) -> bool {
+    x.iter().all(|&x| exponent(x) != 255)
+}
