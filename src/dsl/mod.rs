@@ -34,6 +34,8 @@ mod bits;
 mod check;
 mod design;
 mod fsm;
+#[cfg(test)]
+mod fuzz;
 mod interp;
 mod module;
 mod names;

@@ -95,6 +95,25 @@ impl<'m> Sig<'m> {
         let (a, b) = (self.constant(), rhs.constant());
         let zero = |c: &Option<Bits>| c.as_ref().is_some_and(Bits::is_zero);
         let ones = |c: &Option<Bits>| c.as_ref().is_some_and(Bits::is_ones);
+        let (w, bit) = (self.width, |value: bool| self.module.lit(value as u128, 1));
+        if let (Some(x), Some(y)) = (&a, &b)
+            && w <= 64
+        {
+            let (x, y) = (x.to_u128(), y.to_u128());
+            let value = |v: u128| Some(self.module.lit_bits(Bits::new(v, w)));
+            match op {
+                Binary::Add => return value(x.wrapping_add(y)),
+                Binary::Sub => return value(x.wrapping_sub(y)),
+                Binary::And => return value(x & y),
+                Binary::Or => return value(x | y),
+                Binary::Xor => return value(x ^ y),
+                Binary::Eq => return Some(bit(x == y)),
+                Binary::Ne => return Some(bit(x != y)),
+                Binary::Ult => return Some(bit(x < y)),
+                Binary::Ule => return Some(bit(x <= y)),
+                _ => {}
+            }
+        }
         match op {
             Binary::And if zero(&a) || ones(&b) => Some(self),
             Binary::And if zero(&b) || ones(&a) => Some(rhs),
@@ -102,7 +121,22 @@ impl<'m> Sig<'m> {
             Binary::Or if zero(&a) || ones(&b) => Some(rhs),
             Binary::Xor | Binary::Add if zero(&a) => Some(rhs),
             Binary::Xor | Binary::Add | Binary::Sub if zero(&b) => Some(self),
-            Binary::Shl | Binary::Shr | Binary::Sra if zero(&b) => Some(self),
+            Binary::Shl | Binary::Shr | Binary::Sra if zero(&b) || zero(&a) => Some(self),
+            Binary::Mul | Binary::SMul if zero(&a) || zero(&b) => {
+                Some(self.module.lit_bits(Bits::zero(w + rhs.width)))
+            }
+            // Comparisons that one operand decides.
+            Binary::Ult if zero(&b) || ones(&a) => Some(bit(false)),
+            Binary::Ule if zero(&a) || ones(&b) => Some(bit(true)),
+            Binary::Ult if zero(&a) => Some(rhs.or_reduce()),
+            Binary::Ule if zero(&b) => Some(self.is_zero()),
+            Binary::Ult if w == 1 => Some(self.not().and(rhs)),
+            Binary::Ule if w == 1 => Some(self.not().or(rhs)),
+            // One bit in two's complement is 0 or -1 (Verilator 5.006 compares it wrongly).
+            Binary::Slt if w == 1 => Some(self.and(rhs.not())),
+            Binary::Sle if w == 1 => Some(self.or(rhs.not())),
+            Binary::Eq if w == 1 && ones(&b) => Some(self),
+            Binary::Eq if w == 1 && zero(&b) => Some(self.not()),
             _ => None,
         }
     }
@@ -110,6 +144,16 @@ impl<'m> Sig<'m> {
     fn unary(self, op: Unary, width: u32) -> Sig<'m> {
         if self.width == 0 {
             return self.module.poison();
+        }
+        if let Some(c) = self.constant() {
+            let ones = (0..self.width).filter(|&i| c.bit(i)).count() as u32;
+            match op {
+                Unary::RedOr => return self.module.lit((ones > 0) as u128, 1),
+                Unary::RedAnd => return self.module.lit((ones == self.width) as u128, 1),
+                Unary::RedXor => return self.module.lit((ones % 2) as u128, 1),
+                Unary::Neg if ones == 0 => return self,
+                _ => {}
+            }
         }
         self.module.add_node(Op::Unary(op, self.id), width)
     }

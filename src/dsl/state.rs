@@ -63,7 +63,11 @@ impl<'m> Reg<'m> {
             self.module
                 .report(format!("register enable has {} bits", enable.width));
         }
-        self.module.inner.borrow_mut().def.regs[self.index as usize].enable = Some(enable.id);
+        let mut inner = self.module.inner.borrow_mut();
+        // A constant 1 is no enable.
+        let always = matches!(&inner.def.nodes[enable.id as usize].op, Op::Const(c) if c.is_ones());
+        inner.def.regs[self.index as usize].enable = (!always).then_some(enable.id);
+        drop(inner);
         self
     }
 

@@ -1,5 +1,7 @@
 //! Runs emitted designs in Verilator and compares them with the reference.
 
+pub mod cosim;
 pub mod driver;
+pub mod lint;
 pub mod mutate;
 pub mod verilate;
