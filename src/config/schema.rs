@@ -123,26 +123,8 @@ pub fn read_file<F: Field>(
     fields: &[F],
     problems: &mut Problems,
 ) -> FileSettings {
-    let (table, errors) = DeTable::parse_recoverable(&source.text);
-    for error in &errors {
-        let place = Place {
-            source: source.clone(),
-            span: error.span().unwrap_or(0..0),
-        };
-        problems.push(
-            Diagnostic::new(
-                "nf::config::syntax",
-                format!("`{}` is not valid TOML: {}", source.name, error.message()),
-                "one `key = value` per line; text values stand in quotes, and each key appears once",
-            )
-            .at(&place, "here"),
-        );
-    }
-    let broken_lines: Vec<usize> = errors
-        .iter()
-        .filter_map(|error| error.span())
-        .map(|span| source.line_column(span.start).0)
-        .collect();
+    let text = blank_broken_lines(source, problems);
+    let (table, _) = DeTable::parse_recoverable(&text);
     let mut file = FileSettings::default();
     for (key, value) in table.get_ref() {
         let key_place = Place {
@@ -153,11 +135,6 @@ pub fn read_file<F: Field>(
             continue;
         };
         file.seen.insert(field.key());
-        // What the reader made of a line with a syntax error says nothing; that error is already reported.
-        let line = source.line_column(key.span().start).0;
-        if broken_lines.contains(&line) {
-            continue;
-        }
         let place = Place {
             source: source.clone(),
             span: value.span(),
@@ -167,6 +144,46 @@ pub fn read_file<F: Field>(
         }
     }
     file
+}
+
+/// Reports every syntax error and returns the text with those lines blanked, so that what is wrong with the other lines
+/// can be told in the same go. Offsets stay as they are.
+fn blank_broken_lines(source: &Arc<SourceText>, problems: &mut Problems) -> String {
+    let mut text = source.text.clone();
+    loop {
+        let (_, errors) = DeTable::parse_recoverable(&text);
+        let mut broken: Vec<(Range<usize>, String)> = Vec::new();
+        for error in &errors {
+            let span = error.span().unwrap_or(0..0);
+            let start = text[..text.floor_char_boundary(span.start)]
+                .rfind('\n')
+                .map_or(0, |i| i + 1);
+            let end = text[start..].find('\n').map_or(text.len(), |i| start + i);
+            let again = broken.iter().any(|(line, _)| line.start == start);
+            if again || text[start..end].trim().is_empty() {
+                continue;
+            }
+            let place = Place {
+                source: source.clone(),
+                span,
+            };
+            problems.push(
+                Diagnostic::new(
+                    "nf::config::syntax",
+                    format!("`{}` is not valid TOML: {}", source.name, error.message()),
+                    "one `key = value` per line; text values stand in quotes, and each key appears once",
+                )
+                .at(&place, "here"),
+            );
+            broken.push((start..end, " ".repeat(end - start)));
+        }
+        if broken.is_empty() {
+            return text;
+        }
+        for (line, blanks) in broken {
+            text.replace_range(line, &blanks);
+        }
+    }
 }
 
 /// Reports the keys without a default that a file does not give.
@@ -454,9 +471,20 @@ mod tests {
 
     #[test]
     fn syntax_errors_do_not_hide_other_mistakes() {
-        let found = codes("count = \nrate = 7\n");
-        let names: Vec<&str> = found.iter().map(|(code, _)| code.as_str()).collect();
-        assert_eq!(names, ["nf::config::syntax", "nf::config::out_of_range"]);
+        for text in [
+            "count = \nrate = 7\n",
+            "count 3\nrate = 7\n",
+            "rate = 7\nrate = 8\n",
+        ] {
+            let found = codes(text);
+            let names: Vec<&str> = found.iter().map(|(code, _)| code.as_str()).collect();
+            assert_eq!(
+                names,
+                ["nf::config::syntax", "nf::config::out_of_range"],
+                "{text}"
+            );
+        }
+        assert_eq!(codes("a b\n= 3\n\"\"\"\nx\n[").len(), 5);
     }
 
     #[test]

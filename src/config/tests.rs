@@ -254,3 +254,18 @@ fn a_device_of_ones_own_is_a_file() {
             .contains("did you mean `zcu102`")
     );
 }
+
+proptest::proptest! {
+    /// Whatever a file holds, the answer is a model or problems, never a panic.
+    #[test]
+    fn no_text_makes_the_reader_panic(lines in proptest::collection::vec(
+        "(vocab|layers|heads|gelu|lr_peak|name|[a-z]{0,3}) ?=? ?(-?[0-9]{0,9}|\"[a-zé\n]{0,4}\"?|0x1F|[0-9.e-]{0,6}|\\[\\[?x\\]?|\u{fe}?)", 0..12)
+    ) {
+        drop(parse_model("m", "m.toml", &lines.join("\n"), &[]));
+    }
+
+    #[test]
+    fn no_argument_makes_the_reader_panic(argument in "\\PC{0,24}") {
+        drop(with_arguments(&load_model("tiny", &[]).unwrap(), &[argument]));
+    }
+}

@@ -1,0 +1,184 @@
+//! What a user sees for each diagnostic code: exit code and stderr of a smallest case.
+
+#[path = "support/command.rs"]
+mod command;
+
+use std::collections::BTreeSet;
+
+use command::nfgen;
+use nfgen::diag::codes;
+
+/// One case: the code it is about, files to lay out, arguments.
+struct Case {
+    code: &'static str,
+    files: &'static [(&'static str, &'static str)],
+    arguments: &'static [&'static str],
+}
+
+const fn case(
+    code: &'static str,
+    files: &'static [(&'static str, &'static str)],
+    arguments: &'static [&'static str],
+) -> Case {
+    Case {
+        code,
+        files,
+        arguments,
+    }
+}
+
+const SHAPE: &str =
+    "vocab = 256\nseq_len = 16\nembed_dim = 16\nheads = 2\nff_dim = 32\nlayers = 1\n";
+
+const CASES: &[Case] = &[
+    case(
+        "nf::cli::unknown_code",
+        &[],
+        &["explain", "nf::model::head_divide"],
+    ),
+    case("nf::cli::usage", &[], &["devices", "--jsn"]),
+    case(
+        "nf::config::missing_key",
+        &[("m.toml", "vocab = 256\nlayers = 2\n")],
+        &["check", "--model", "m.toml"],
+    ),
+    case(
+        "nf::config::not_a_choice",
+        &[],
+        &["check", "--set", "gelu=relu"],
+    ),
+    case(
+        "nf::config::out_of_range",
+        &[],
+        &[
+            "check",
+            "--set",
+            "adam_beta1=0.99999999",
+            "--set",
+            "vocab=1",
+        ],
+    ),
+    case("nf::config::set_syntax", &[], &["check", "--set", "heads"]),
+    case(
+        "nf::config::syntax",
+        &[(
+            "m.toml",
+            "vocab = 256\nseq_len 32\nlayers = \"two\"\nlayers = 2\n",
+        )],
+        &["check", "--model", "m.toml"],
+    ),
+    case("nf::config::unknown_device", &[], &["devices", "zcu103"]),
+    case(
+        "nf::config::unknown_key",
+        &[(
+            "m.toml",
+            "# a model\nvocab = 256\nhiden = 3\nseq_len = 16\nembed_dim = 16\nheads = 2\nff_dim = 32\nlayer = 1\nlayers = 1\n",
+        )],
+        &["check", "--model", "m.toml"],
+    ),
+    case(
+        "nf::config::unknown_model",
+        &[],
+        &["check", "--model", "shakespear-334k"],
+    ),
+    case(
+        "nf::config::wrong_type",
+        &[],
+        &["check", "--set", "heads=two", "--set", "lr_peak=true"],
+    ),
+    case(
+        "nf::io::cannot_read",
+        &[],
+        &["check", "--model", "absent.toml"],
+    ),
+    case(
+        "nf::model::accumulator_length",
+        &[],
+        &["check", "--set", "embed_dim=4096", "--set", "ff_dim=8193"],
+    ),
+    case(
+        "nf::model::heads_divide",
+        &[("m.toml", SHAPE)],
+        &["check", "--model", "m.toml", "--set", "heads=3"],
+    ),
+    case(
+        "nf::model::small_layers",
+        &[],
+        &["check", "--model", "tiny", "--set", "layers=2", "--toml"],
+    ),
+    case(
+        "nf::model::too_large",
+        &[],
+        &[
+            "check",
+            "--set",
+            "embed_dim=65536",
+            "--set",
+            "layers=1000",
+            "--set",
+            "compute=fp32",
+        ],
+    ),
+];
+
+/// Codes whose smallest case is elsewhere, with the place.
+const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "nf::emit::bad_path",
+        "src/emit/fileset.rs: module names are checked before they become paths",
+    ),
+    ("nf::emit::bad_text", "tests/determinism.rs"),
+    ("nf::emit::foreign_folder", "src/emit/fileset.rs"),
+    ("nf::emit::wrong_ports", "tests/determinism.rs"),
+    ("nf::io::cannot_write", "src/emit/fileset.rs"),
+    ("nf::model::reference_only", "src/config/tests.rs"),
+];
+
+#[test]
+fn every_case_says_what_it_should() {
+    for case in CASES {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        for (name, text) in case.files {
+            std::fs::write(folder.path().join(name), text).expect("written");
+        }
+        let ran = nfgen(folder.path(), case.arguments);
+        assert!(ran.stderr.contains(case.code), "{}: {ran:?}", case.code);
+        assert_eq!(
+            ran.stdout.is_empty(),
+            ran.code == 2,
+            "{}: {ran:?}",
+            case.code
+        );
+        let shown = format!(
+            "$ nfgen {}\nexit code {}\n{}",
+            case.arguments.join(" "),
+            ran.code,
+            ran.stderr
+        );
+        insta::assert_snapshot!(case.code.replace("::", "-"), shown);
+    }
+}
+
+#[test]
+fn every_code_has_a_case() {
+    let here = CASES.iter().map(|case| case.code);
+    let elsewhere = ELSEWHERE.iter().map(|(code, place)| {
+        let file = place.split(':').next().unwrap_or(place);
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let text = std::fs::read_to_string(&path).expect("the named file is there");
+        assert!(text.contains(code), "{file} does not mention {code}");
+        *code
+    });
+    let covered: BTreeSet<&str> = here.chain(elsewhere).collect();
+    let all: BTreeSet<&str> = codes::ALL.iter().map(|code| code.name).collect();
+    let missing: Vec<&&str> = all.difference(&covered).collect();
+    assert!(
+        missing.is_empty(),
+        "codes without a case in tests/errors.rs: {missing:?}"
+    );
+    let unknown: Vec<&&str> = covered.difference(&all).collect();
+    assert!(
+        unknown.is_empty(),
+        "cases of codes that do not exist: {unknown:?}"
+    );
+}
