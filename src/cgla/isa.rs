@@ -121,6 +121,8 @@ codes! {
         Sra = 3 "sra",
         /// Lane 0 becomes `lane0 + (lane1 << n)`, lane 1 becomes 0.
         Fold = 4 "fold",
+        /// Lane 1 becomes `lane0 + (lane1 << n)`, lane 0 becomes 0.
+        FoldUp = 5 "foldup",
     }
 }
 codes! {
@@ -408,7 +410,12 @@ impl fmt::Display for RowConfig {
         if self.store_wide {
             write!(f, " wide")?;
         }
-        write!(f, " fb={} fa={}", self.format_b.text(), self.format_a.text())?;
+        write!(
+            f,
+            " fb={} fa={}",
+            self.format_b.text(),
+            self.format_a.text()
+        )?;
         if self.low_unsigned {
             write!(f, " ulo")?;
         }

@@ -30,6 +30,7 @@ impl Scales {
 /// `rows` outputs by `cols` inputs of trits, in 128-column `I2_S` order.
 #[derive(Debug, Clone)]
 pub struct TernaryMatrix {
+    id: u64,
     rows: usize,
     cols: usize,
     data: Bytes,
@@ -68,6 +69,7 @@ impl TernaryMatrix {
             }
         }
         Self {
+            id: next_id(),
             rows,
             cols,
             data: data.into(),
@@ -119,6 +121,7 @@ impl TernaryMatrix {
             && let Some(data) = data.slice(0..code_bytes)
         {
             return Ok(Self {
+                id: next_id(),
                 rows,
                 cols,
                 data,
@@ -200,6 +203,11 @@ impl TernaryMatrix {
             trits.push(trit);
         }
         Self::from_trits(rows, cols, &trits, scale)
+    }
+
+    /// Number that only this matrix and its clones have, for caches.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// Output rows.
@@ -323,6 +331,11 @@ impl TernaryMatrix {
         }
         Ok(out)
     }
+}
+
+fn next_id() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
 fn check_scale(scale: f32, name: &str) -> Result<()> {

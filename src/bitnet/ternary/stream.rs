@@ -15,6 +15,9 @@ pub enum StreamFormat {
     /// Five trits per byte (1.6 bits per weight), 160 columns per 32 bytes.
     #[value(name = "1.6bit")]
     FiveTrits,
+    /// Two int4 values per byte, for weights that are not trits.
+    #[value(name = "4bit")]
+    Nibbles,
 }
 
 impl StreamFormat {
@@ -23,6 +26,7 @@ impl StreamFormat {
         match self {
             Self::TwoBit => 4,
             Self::FiveTrits => 5,
+            Self::Nibbles => 2,
         }
     }
 
@@ -31,6 +35,7 @@ impl StreamFormat {
         match self {
             Self::TwoBit => "2bit",
             Self::FiveTrits => "1.6bit",
+            Self::Nibbles => "4bit",
         }
     }
 
@@ -40,6 +45,7 @@ impl StreamFormat {
         match self {
             Self::TwoBit => cols.div_ceil(128) * 32,
             Self::FiveTrits => cols.div_ceil(80) * 16,
+            Self::Nibbles => cols.div_ceil(32) * 16,
         }
     }
 
@@ -49,6 +55,20 @@ impl StreamFormat {
         match self {
             Self::TwoBit => byte / 32 * 128 + digit * 32 + byte % 32,
             Self::FiveTrits => byte / 16 * 80 + digit * 16 + byte % 16,
+            Self::Nibbles => byte / 16 * 32 + digit * 16 + byte % 16,
+        }
+    }
+
+    /// Packs one row of values (trits, or int4 for [`StreamFormat::Nibbles`]).
+    pub fn pack_row(self, values: &[i8], out: &mut Vec<u8>) {
+        for byte in 0..self.row_bytes(values.len()) {
+            let value = |digit| values.get(self.column(byte, digit)).copied().unwrap_or(0);
+            let code = |digit| (value(digit) + 1) as u8;
+            out.push(match self {
+                Self::TwoBit => (0..4).fold(0, |acc, d| acc << 2 | code(d)),
+                Self::FiveTrits => tq::pack_trits(&std::array::from_fn::<u8, 5, _>(code)),
+                Self::Nibbles => (value(0) as u8) << 4 | value(1) as u8 & 15,
+            });
         }
     }
 }
@@ -57,17 +77,11 @@ impl StreamFormat {
 pub fn weight_stream(matrix: &TernaryMatrix, format: StreamFormat) -> Vec<u8> {
     match format {
         StreamFormat::TwoBit => matrix.packed().to_vec(),
-        StreamFormat::FiveTrits => {
-            let bytes = format.row_bytes(matrix.cols());
-            let mut out = Vec::with_capacity(bytes * matrix.rows());
+        StreamFormat::FiveTrits | StreamFormat::Nibbles => {
+            let mut out = Vec::with_capacity(format.row_bytes(matrix.cols()) * matrix.rows());
             for row in 0..matrix.rows() {
-                let codes = matrix.codes(row);
-                for byte in 0..bytes {
-                    let digits: [u8; 5] = std::array::from_fn(|digit| {
-                        codes.get(format.column(byte, digit)).copied().unwrap_or(1)
-                    });
-                    out.push(tq::pack_trits(&digits));
-                }
+                let trits: Vec<i8> = matrix.codes(row).iter().map(|&c| c as i8 - 1).collect();
+                format.pack_row(&trits, &mut out);
             }
             out
         }

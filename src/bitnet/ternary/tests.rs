@@ -140,7 +140,11 @@ fn floats_that_are_not_ternary_are_refused() {
 fn both_streams_hold_every_column_once() {
     for cols in [1, 64, 100, 128, 200, 2560] {
         let matrix = TernaryMatrix::from_trits(3, cols, &random_trits(3 * cols, 4), 1.0).unwrap();
-        for format in [StreamFormat::TwoBit, StreamFormat::FiveTrits] {
+        for format in [
+            StreamFormat::TwoBit,
+            StreamFormat::FiveTrits,
+            StreamFormat::Nibbles,
+        ] {
             let stream = weight_stream(&matrix, format);
             let bytes = format.row_bytes(cols);
             assert_eq!(stream.len(), 3 * bytes);
@@ -153,6 +157,7 @@ fn both_streams_hold_every_column_once() {
                         let code = match format {
                             StreamFormat::TwoBit => raw >> (6 - 2 * digit) & 3,
                             StreamFormat::FiveTrits => tq::trit_of(raw, digit as u32),
+                            StreamFormat::Nibbles => (raw >> (4 - 4 * digit)).wrapping_add(1) & 3,
                         };
                         let col = format.column(byte, digit);
                         if col < cols {

@@ -1,0 +1,266 @@
+//! A launch: what every group is given between one start and one interrupt.
+
+use std::fmt;
+
+use super::isa::{RowConfig, Store};
+use super::packet::{self, Packet};
+use super::{ArrayConfig, Error, Result};
+use crate::bitnet::backend::Phases;
+
+/// A group's part.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GroupLaunch {
+    /// Program segment.
+    pub packets: Vec<Packet>,
+    /// Byte address of the weight segment (a multiple of 16).
+    pub weight_addr: u64,
+    /// Beats of the weight segment.
+    pub weight_beats: u32,
+    /// 32-bit words that the group stores.
+    pub results: u32,
+    /// The group takes tokens and chain words from the group before.
+    pub linked: bool,
+}
+
+/// All groups; `None` is not started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Launch {
+    /// One entry per port.
+    pub groups: Vec<Option<GroupLaunch>>,
+}
+
+/// What a launch gave.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LaunchResult {
+    /// Stored words of every group, in order.
+    pub outputs: Vec<Vec<u32>>,
+    /// Cycles.
+    pub phases: Phases,
+}
+
+/// Something that carries out launches: the model or the simulated RTL.
+pub trait Machine {
+    /// Name for messages and reports.
+    fn name(&self) -> &'static str;
+    /// The build.
+    fn config(&self) -> &ArrayConfig;
+    /// Puts data into the memory and returns its address (a multiple of 256).
+    fn place(&mut self, bytes: &[u8]) -> Result<u64>;
+    /// Runs a launch to its end.
+    fn run(&mut self, launch: &Launch) -> Result<LaunchResult>;
+}
+
+impl Launch {
+    /// Checks everything that would make the array wait for ever or address what it has not.
+    pub fn check(&self, config: &ArrayConfig) -> Result<()> {
+        if self.groups.len() != config.ports as usize {
+            return Err(Error::Program(format!(
+                "{} groups for an array of {} ports",
+                self.groups.len(),
+                config.ports
+            )));
+        }
+        if self.groups.iter().all(Option::is_none) {
+            return Err(Error::Program("no group has a program".into()));
+        }
+        for (index, group) in self.groups.iter().enumerate() {
+            if let Some(group) = group {
+                check_group(index, group, config)
+                    .map_err(|e| Error::Program(format!("group {index}: {e}")))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the text form: `group N [linked] [weights=ADDRESS:BEATS] [results=N]`, then one
+    /// packet per line; `#` starts a comment.
+    pub fn parse(text: &str, config: &ArrayConfig) -> Result<Self> {
+        let mut launch = Self {
+            groups: vec![None; config.ports as usize],
+        };
+        let mut current: Option<usize> = None;
+        for (number, line) in text.lines().enumerate() {
+            let at = |e: Error| Error::Program(format!("line {}: {e}", number + 1));
+            let line = line.split('#').next().unwrap_or("").trim();
+            if line.is_empty() {
+                continue;
+            }
+            if let Some(rest) = line.strip_prefix("group ") {
+                let (index, group) = parse_group(rest, launch.groups.len()).map_err(at)?;
+                launch.groups[index] = Some(group);
+                current = Some(index);
+                continue;
+            }
+            let Some(group) = current.and_then(|i| launch.groups[i].as_mut()) else {
+                return Err(at(Error::Program("a packet before `group N`".into())));
+            };
+            group.packets.push(Packet::parse(line).map_err(at)?);
+        }
+        Ok(launch)
+    }
+}
+
+impl fmt::Display for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, group) in self.groups.iter().enumerate() {
+            let Some(group) = group else { continue };
+            write!(f, "group {index}")?;
+            if group.linked {
+                write!(f, " linked")?;
+            }
+            if group.weight_beats > 0 {
+                write!(f, " weights={}:{}", group.weight_addr, group.weight_beats)?;
+            }
+            writeln!(f, " results={}", group.results)?;
+            for packet in &group.packets {
+                writeln!(f, "  {packet}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse_group(text: &str, groups: usize) -> Result<(usize, GroupLaunch)> {
+    let mut words = text.split_whitespace();
+    let index = words
+        .next()
+        .and_then(|w| w.parse::<usize>().ok())
+        .filter(|&i| i < groups)
+        .ok_or_else(|| Error::Program(format!("group number; accepted: 0 to {}", groups - 1)))?;
+    let mut group = GroupLaunch::default();
+    for word in words {
+        let bad = || {
+            Error::Program(format!(
+                "`{word}`; accepted: linked, weights=ADDRESS:BEATS, results=N"
+            ))
+        };
+        match word.split_once('=') {
+            None if word == "linked" => group.linked = true,
+            Some(("weights", value)) => {
+                let (addr, beats) = value.split_once(':').ok_or_else(bad)?;
+                group.weight_addr = addr.parse().map_err(|_| bad())?;
+                group.weight_beats = beats.parse().map_err(|_| bad())?;
+            }
+            Some(("results", value)) => group.results = value.parse().map_err(|_| bad())?,
+            _ => return Err(bad()),
+        }
+    }
+    Ok((index, group))
+}
+
+fn check_group(index: usize, group: &GroupLaunch, config: &ArrayConfig) -> Result<()> {
+    let rows = config.group_rows();
+    let refuse = |what: String| Err(Error::Program(what));
+    if group.linked && index == 0 {
+        return refuse("the first group cannot be linked".into());
+    }
+    if group.weight_addr % 16 != 0 {
+        return refuse(format!(
+            "weight address {} is no multiple of 16",
+            group.weight_addr
+        ));
+    }
+    let ends = |packet: &Packet| match packet {
+        Packet::End { .. } => true,
+        Packet::Tiles(work) | Packet::Execute(work) => work.is_final,
+        _ => false,
+    };
+    let ending = group.packets.iter().filter(|p| ends(p)).count();
+    if ending != 1 || !group.packets.last().is_some_and(ends) {
+        return refuse("exactly the last packet must be `end` or have `final`".into());
+    }
+    let mut dealt = 0u64;
+    for packet in &group.packets {
+        match packet {
+            Packet::Configure { low, high, row } => {
+                if u32::from(*high) >= rows {
+                    return refuse(format!("row {high}; the group has {rows}"));
+                }
+                let storing = row.store != Store::None;
+                if storing && (u32::from(*low) + 1 != rows || low != high) {
+                    return refuse(format!("row {low} stores; only row {} can", rows - 1));
+                }
+                check_row(row, config)?;
+            }
+            Packet::Load { low, high, .. } => check_pairs(*low, *high, rows)?,
+            Packet::Tiles(work) | Packet::Execute(work) => {
+                let dealing = matches!(packet, Packet::Tiles(_));
+                check_work(work, dealing, rows)?;
+                if dealing && !work.is_final {
+                    return refuse("`tiles` must be the last packet, with `final`".into());
+                }
+                if work.is_final && work.store == Store::None {
+                    return refuse("`final` work must store".into());
+                }
+                if dealing {
+                    dealt += u64::from(work.total) * u64::from(work.unit);
+                }
+            }
+            Packet::End { .. } => {}
+        }
+    }
+    if dealt != u64::from(group.weight_beats) {
+        return refuse(format!(
+            "tiles take {dealt} beats, the weight segment has {}",
+            group.weight_beats
+        ));
+    }
+    Ok(())
+}
+
+fn check_row(row: &RowConfig, config: &ArrayConfig) -> Result<()> {
+    if row.low_unsigned && config.lane_sign == super::LaneSign::Signed {
+        return Err(Error::Program(
+            "`ulo` needs a build with unsigned low lanes".into(),
+        ));
+    }
+    let words = config.lmm_words;
+    if u32::from(row.a_base) >= words || u32::from(row.b_base) >= words {
+        return Err(Error::Program(format!(
+            "base {} or {} lies outside the {words} words of a half",
+            row.a_base, row.b_base
+        )));
+    }
+    Ok(())
+}
+
+fn check_pairs(low: u8, high: u8, rows: u32) -> Result<()> {
+    if low > high || u32::from(high) >= rows / 2 {
+        return Err(Error::Program(format!(
+            "pairs {low}..{high}; the group has 0..{}",
+            rows / 2 - 1
+        )));
+    }
+    Ok(())
+}
+
+fn check_work(work: &packet::Work, dealing: bool, rows: u32) -> Result<()> {
+    check_pairs(work.pair_low, work.pair_high, rows)?;
+    for (name, value) in [
+        ("outputs", work.total),
+        ("tile", work.tile.into()),
+        ("tokens", work.tokens.into()),
+        ("steps", work.steps.into()),
+        ("digits", work.digits.into()),
+    ] {
+        if value == 0 {
+            return Err(Error::Program(format!("{name}=0; at least 1 is needed")));
+        }
+    }
+    if work.steps % u16::from(work.digits) != 0 {
+        return Err(Error::Program(format!(
+            "{} steps are no multiple of {} digits",
+            work.steps, work.digits
+        )));
+    }
+    if dealing && work.unit == 0 {
+        return Err(Error::Program("tiles with unit=0".into()));
+    }
+    if !dealing && work.total > u32::from(work.tile) {
+        return Err(Error::Program(format!(
+            "an execution of {} outputs with tile={}; at most one tile is loaded",
+            work.total, work.tile
+        )));
+    }
+    Ok(())
+}
