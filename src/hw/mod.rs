@@ -1,3 +1,4 @@
 //! Hardware blocks written in the DSL.
 
+pub mod fp;
 pub mod trainer;
