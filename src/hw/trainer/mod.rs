@@ -1,5 +1,6 @@
 //! The trainer's hardware: engines and their integration (`docs/machine.md`).
 
+pub mod mat;
 pub mod system;
 pub mod vec;
 

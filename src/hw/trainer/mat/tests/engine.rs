@@ -1,0 +1,262 @@
+//! The whole core against the model.
+
+use super::Random;
+use super::bench::Bench;
+use super::model::Machine;
+use crate::config::model::WeightFormat;
+use crate::hw::trainer::mat::*;
+use crate::trainer::encode::{Encoded, encode_mat, exp_number};
+use crate::trainer::isa::*;
+
+const GROUPS: usize = 4;
+const TOKENS: usize = 40;
+const VOCAB: usize = 29;
+const MAT_EXPS: usize = 5;
+
+fn shape(b: usize) -> Shape {
+    Shape {
+        b,
+        adam_lanes: 1,
+        group_depth: (0..GROUPS).map(|g| 100 + 7 * g).collect(),
+        position_depth: 90,
+        weight_depth: 130,
+        layernorm_words: 4,
+        scalar_rows: 4,
+        mat_exps: MAT_EXPS,
+        vec_exps: 2,
+        weight_exps: 3,
+        constants: vec![0x3f80_0000, 0x3e80_0000, 0x3eaa_aaab],
+    }
+}
+
+/// Memories full of random values with exponents that exercise all shifts of the aligner.
+fn machine(shape: &Shape, format: WeightFormat, random: &mut Random) -> Machine {
+    let mut banks = |depth: usize, cut: u32| -> Vec<Vec<u32>> {
+        (0..shape.b)
+            .map(|_| (0..depth).map(|_| random.float(110, 131) >> cut).collect())
+            .collect()
+    };
+    let acts = shape.group_depth.iter().map(|d| banks(*d, 0)).collect();
+    let position = banks(shape.position_depth, 0);
+    let weights = banks(shape.weight_depth, 32 - format.bits());
+    let grads = vec![vec![0; 2 * shape.b]; shape.b];
+    let exps = 1 + shape.mat_exps + shape.vec_exps + shape.weight_exps;
+    Machine {
+        b: shape.b,
+        format,
+        acts,
+        position,
+        weights,
+        grads,
+        tokens: (0..TOKENS).map(|_| random.below(VOCAB)).collect(),
+        exps: (0..exps)
+            .map(|n| if n == 0 { 127 } else { 128 + random.below(8) as u32 })
+            .collect(),
+        constants: shape.constants.clone(),
+        error: false,
+    }
+}
+
+/// A random operand stream that stays inside `depth` words for k steps of B lanes.
+fn stream(random: &mut Random, b: usize, mode: Mode, k: usize, depth: usize) -> Stream {
+    let turns = (k - 1) / b;
+    let (reach, pitch) = match mode {
+        Mode::V => (k - 1, random.below(50)),
+        Mode::H => {
+            let most = if turns == 0 { 50 } else { (depth - b) / turns };
+            let pitch = random.below(most.min(50) + 1);
+            (turns * pitch + b - 1, pitch)
+        }
+    };
+    Stream {
+        addr: random.below(depth - reach),
+        rot: random.below(b),
+        pitch,
+    }
+}
+
+fn mode(random: &mut Random) -> Mode {
+    if random.one_in(2) { Mode::V } else { Mode::H }
+}
+
+/// A random instruction that reads `reads` (groups) and writes group `writes` or the gradients.
+fn instruction(random: &mut Random, shape: &Shape, reads: &[usize], writes: usize) -> MatInstr {
+    let b = shape.b;
+    let mut k = match random.below(4) {
+        0 => 1,
+        1 => 1 + random.below(3),
+        _ => 1 + random.below(3 * b),
+    };
+    let nr = if random.one_in(3) { 1 } else { 1 + random.below(b) };
+    let nc = 1 + random.below(b);
+    let pick = |random: &mut Random| reads[random.below(reads.len())];
+    let (row_mode, col_mode) = (mode(random), mode(random));
+    let hot = random.one_in(4);
+    if hot {
+        k = match col_mode {
+            Mode::V => VOCAB,
+            Mode::H => TOKENS.min(3 * b),
+        };
+    }
+    let (row_source, row_depth) = match random.below(5) {
+        0 => (RowSource::Ones, shape.weight_depth),
+        1 | 2 => (RowSource::Weights, shape.weight_depth),
+        _ => {
+            let g = pick(random);
+            (RowSource::Act(g), shape.group_depth[g])
+        }
+    };
+    let (col_source, mut col) = match hot {
+        true => {
+            let addr = match col_mode {
+                Mode::V => random.below(TOKENS.div_ceil(b)),
+                Mode::H => random.below(VOCAB.div_ceil(b)) * b,
+            };
+            let rot = random.below(b);
+            (ColSource::OneHot, Stream { addr, rot, pitch: 3 })
+        }
+        false => {
+            let g = pick(random);
+            let s = stream(random, b, col_mode, k, shape.group_depth[g]);
+            (ColSource::Act(g), s)
+        }
+    };
+    let nc = match (hot, col_mode) {
+        // Lanes inside the tensor only.
+        (true, Mode::V) => nc.min(TOKENS - (col.addr * b).min(TOKENS - 1)),
+        (true, Mode::H) => nc.min(VOCAB - col.addr),
+        _ => nc,
+    };
+    if hot {
+        col.pitch = random.below(9);
+    }
+    let (add_source, add_depth) = match random.below(3) {
+        0 => (AddSource::None, 50),
+        1 => (AddSource::Position, shape.position_depth),
+        _ => {
+            let g = pick(random);
+            (AddSource::Act(g), shape.group_depth[g])
+        }
+    };
+    let grad = random.one_in(4);
+    let exp = |random: &mut Random| match random.below(3) {
+        0 => ExpId::Mat(random.below(MAT_EXPS - 1)),
+        1 => ExpId::Vec(random.below(2)),
+        _ => ExpId::Weight(random.below(3)),
+    };
+    MatInstr {
+        phase: Phase::Forward,
+        wait: [0; 3],
+        row_source,
+        row_mode,
+        row: stream(random, b, row_mode, k, row_depth),
+        row_exp: match row_source {
+            RowSource::Ones => ExpId::One,
+            _ => exp(random),
+        },
+        col_source,
+        col_mode,
+        col,
+        col_exp: if hot { ExpId::One } else { exp(random) },
+        k,
+        nr,
+        nc,
+        scale: (!random.one_in(2)).then(|| random.below(3)),
+        add_source,
+        add: stream(random, b, Mode::V, nr, add_depth),
+        dest: match grad {
+            true => MatDest::Grad(random.below(2)),
+            false => MatDest::Act(writes),
+        },
+        dst: stream(random, b, Mode::V, nr, shape.group_depth[writes]),
+        // The last register is written by all, so it is no operand of a running instruction.
+        dst_exp: (!grad && !random.one_in(4)).then_some(MAT_EXPS - 1),
+        dst_first: random.one_in(2),
+    }
+}
+
+/// Half of the instructions run back to back (they write group 3 and read the others), the
+/// others wait for all before them and may then write what they read.
+fn program(random: &mut Random, shape: &Shape, n: usize) -> (Vec<MatInstr>, Vec<usize>) {
+    let mut waits = vec![];
+    let mut list = vec![];
+    let mut dirty = false;
+    for k in 0..n {
+        let alone = random.one_in(8);
+        waits.push(if alone || dirty { k } else { 0 });
+        dirty = alone;
+        list.push(match alone {
+            true => {
+                let writes = random.below(GROUPS);
+                instruction(random, shape, &[0, 1, 2, 3], writes)
+            }
+            false => instruction(random, shape, &[0, 1, 2], 3),
+        });
+    }
+    (list, waits)
+}
+
+fn config<'a>(shape: &'a Shape, words: &'a Encoded, format: WeightFormat) -> MatConfig<'a> {
+    MatConfig {
+        shape,
+        layout: &words.layout,
+        format,
+        tokens: TOKENS,
+        vocab: VOCAB,
+    }
+}
+
+fn compare(b: usize, format: WeightFormat, n: usize, seed: u64) -> Bench {
+    let random = &mut Random(seed);
+    let shape = shape(b);
+    let (program, waits) = program(random, &shape, n);
+    let words = encode_mat(&shape, &program);
+    let def = attention_core(&config(&shape, &words, format)).unwrap();
+    let start = machine(&shape, format, random);
+    let mut bench = Bench::new(&def, &start);
+    let mut gaps = Random(seed + 1);
+    bench.run(
+        &program,
+        &words,
+        |_| if gaps.one_in(4) { gaps.below(6) } else { 0 },
+        |k| waits[k],
+    );
+    let mut want = start.clone();
+    for i in &program {
+        let number = |id| exp_number(&shape, id);
+        want.execute(i, number(i.row_exp), number(i.col_exp));
+    }
+    assert!(!want.error, "the test's values overflow");
+    assert_eq!(bench.errors, 0);
+    for (g, group) in want.acts.iter().enumerate() {
+        for (bank, words) in group.iter().enumerate() {
+            for (at, word) in words.iter().enumerate() {
+                let got = bench.state.acts[g][bank][at];
+                assert_eq!(got, *word, "B = {b}: group {g} bank {bank} word {at}");
+            }
+        }
+    }
+    assert_eq!(bench.state.grads, want.grads);
+    assert_eq!(bench.state.exps, want.exps);
+    assert_eq!(bench.weights(), start.weights);
+    let timing = MatTiming::new(b);
+    for (k, (p, i)) in bench.passages.iter().zip(&program).enumerate() {
+        let cost = timing.start_to_retire(i.k, i.nr);
+        assert_eq!(p.retire - p.start, cost, "retire of instruction {k}: {i:?}");
+        let ready = timing.start_to_ready(i.k, i.nr);
+        assert_eq!(p.ready - p.start, ready, "ready of instruction {k}: {i:?}");
+    }
+    bench
+}
+
+#[test]
+fn random_programs_equal_the_model() {
+    for (b, format) in [
+        (4, WeightFormat::Bf16),
+        (8, WeightFormat::Fp24),
+        (11, WeightFormat::Fp32),
+        (11, WeightFormat::Bf16),
+    ] {
+        compare(b, format, 150, 1000 + b as u64);
+    }
+}
