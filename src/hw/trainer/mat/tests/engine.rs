@@ -4,9 +4,12 @@ use super::Random;
 use super::bench::Bench;
 use super::model::Machine;
 use crate::config::model::WeightFormat;
+use crate::dsl::ModuleDef;
 use crate::hw::trainer::mat::*;
+use crate::sim::cosim::Stimulus;
 use crate::trainer::encode::{Encoded, encode_mat, exp_number};
 use crate::trainer::isa::*;
+use std::sync::Arc;
 
 const GROUPS: usize = 4;
 const TOKENS: usize = 40;
@@ -176,7 +179,7 @@ fn instruction(random: &mut Random, shape: &Shape, reads: &[usize], writes: usiz
 }
 
 /// Half of the instructions run back to back (they write group 3 and read the others), the
-/// others wait for all before them and may then write what they read.
+/// others wait for all before them and write what others read.
 fn program(random: &mut Random, shape: &Shape, n: usize) -> (Vec<MatInstr>, Vec<usize>) {
     let mut waits = vec![];
     let mut list = vec![];
@@ -188,7 +191,15 @@ fn program(random: &mut Random, shape: &Shape, n: usize) -> (Vec<MatInstr>, Vec<
         list.push(match alone {
             true => {
                 let writes = random.below(GROUPS);
-                instruction(random, shape, &[0, 1, 2, 3], writes)
+                let reads: Vec<usize> = (0..GROUPS).filter(|g| *g != writes).collect();
+                let mut i = instruction(random, shape, &reads, writes);
+                if random.one_in(2) {
+                    // Accumulate in place: every row is read before it is written.
+                    i.add_source = AddSource::Act(writes);
+                    i.dest = MatDest::Act(writes);
+                    i.add = i.dst;
+                }
+                i
             }
             false => instruction(random, shape, &[0, 1, 2], 3),
         });
@@ -196,7 +207,7 @@ fn program(random: &mut Random, shape: &Shape, n: usize) -> (Vec<MatInstr>, Vec<
     (list, waits)
 }
 
-fn config<'a>(shape: &'a Shape, words: &'a Encoded, format: WeightFormat) -> MatConfig<'a> {
+pub fn config<'a>(shape: &'a Shape, words: &'a Encoded, format: WeightFormat) -> MatConfig<'a> {
     MatConfig {
         shape,
         layout: &words.layout,
@@ -247,6 +258,146 @@ fn compare(b: usize, format: WeightFormat, n: usize, seed: u64) -> Bench {
         assert_eq!(p.ready - p.start, ready, "ready of instruction {k}: {i:?}");
     }
     bench
+}
+
+/// A short program and its shape.
+pub fn small_program(b: usize) -> (Shape, Encoded) {
+    let shape = shape(b);
+    let (program, _) = program(&mut Random(3), &shape, 12);
+    let words = encode_mat(&shape, &program);
+    (shape, words)
+}
+
+/// A core and the inputs of a random program of `n` instructions, checked against the model.
+pub fn recorded(b: usize, format: WeightFormat, n: usize) -> (Arc<ModuleDef>, Stimulus) {
+    let bench = compare(b, format, n, 77 + b as u64);
+    let mut stimulus = Stimulus::zero(&bench.def, bench.frames.len());
+    for (cycle, frame) in bench.frames.iter().enumerate() {
+        for (input, limbs) in frame.iter().enumerate() {
+            stimulus.set_limbs(cycle, input, limbs);
+        }
+    }
+    (bench.def.clone(), stimulus)
+}
+
+/// One instruction: the product of groups 0 (rows) and 1 (columns) into group 3.
+fn single(k: usize, nr: usize, nc: usize) -> MatInstr {
+    MatInstr {
+        phase: Phase::Forward,
+        wait: [0; 3],
+        row_source: RowSource::Act(0),
+        row_mode: Mode::V,
+        row: Stream::default(),
+        row_exp: ExpId::Mat(0),
+        col_source: ColSource::Act(1),
+        col_mode: Mode::V,
+        col: Stream::default(),
+        col_exp: ExpId::Mat(1),
+        k,
+        nr,
+        nc,
+        scale: None,
+        add_source: AddSource::None,
+        add: Stream::default(),
+        dest: MatDest::Act(3),
+        dst: Stream::default(),
+        dst_exp: Some(4),
+        dst_first: true,
+    }
+}
+
+/// Runs one instruction after `prepare` changed memories and exponents; compares with the model.
+fn run_single(i: MatInstr, prepare: impl Fn(&mut Machine)) -> (Bench, Machine) {
+    let shape = shape(4);
+    let mut start = machine(&shape, WeightFormat::Bf16, &mut Random(8));
+    prepare(&mut start);
+    let words = encode_mat(&shape, std::slice::from_ref(&i));
+    let def = attention_core(&config(&shape, &words, WeightFormat::Bf16)).unwrap();
+    let mut bench = Bench::new(&def, &start);
+    bench.run(std::slice::from_ref(&i), &words, |_| 0, |_| 0);
+    let number = |id| exp_number(&shape, id);
+    start.execute(&i, number(i.row_exp), number(i.col_exp));
+    (bench, start)
+}
+
+#[test]
+fn an_all_zero_tensor_gives_zero() {
+    let i = single(9, 4, 3);
+    let (bench, want) = run_single(i, |m| {
+        m.exps[1] = 0;
+        for bank in &mut m.acts[0] {
+            // A zero of either sign.
+            bank.iter_mut().for_each(|x| *x &= 0x8000_0000);
+        }
+    });
+    assert_eq!(bench.state.acts, want.acts);
+    assert!((0..4).all(|bank| (0..4).all(|r| want.acts[3][bank][r] == 0)));
+    assert_eq!((bench.state.exps[5], bench.errors), (0, 0));
+}
+
+#[test]
+fn infinities_raise_the_error_pulse() {
+    // An operand tensor with exponent 255: once per step.
+    let (bench, want) = run_single(single(3, 1, 4), |m| m.exps[2] = 255);
+    assert!(want.error);
+    assert!(bench.errors >= 1);
+    // A product that leaves the range.
+    let (bench, want) = run_single(single(4, 2, 4), |m| {
+        (m.exps[1], m.exps[2]) = (250, 250);
+        for g in 0..2 {
+            for bank in &mut m.acts[g] {
+                bank.iter_mut().for_each(|x| *x = 0x7d00_0000);
+            }
+        }
+    });
+    assert!(want.error);
+    assert_eq!(bench.state.acts[3], want.acts[3]);
+    assert_eq!((bench.state.exps[5], bench.errors), (255, 2));
+    // The same values in a lane outside the matrix do no harm.
+    let (bench, want) = run_single(single(4, 2, 1), |m| {
+        (m.exps[1], m.exps[2]) = (120, 120);
+        for (bank, words) in m.acts[1].iter_mut().enumerate() {
+            for (at, x) in words.iter_mut().enumerate() {
+                // Lane 0 of step s is in bank s.
+                *x = if bank == at % 4 { 0x3c00_0000 } else { 0x7f80_0000 };
+            }
+        }
+        for bank in &mut m.acts[0] {
+            bank.iter_mut().for_each(|x| *x = 0x3c10_0000);
+        }
+    });
+    assert!(!want.error);
+    assert_eq!(bench.state.acts[3], want.acts[3]);
+    assert_eq!(bench.errors, 0);
+}
+
+#[test]
+fn one_row_tiles_follow_each_other_without_a_gap() {
+    // 30 products of one row and one step, started as fast as the core is ready.
+    let shape = shape(4);
+    let list: Vec<MatInstr> = (0..30)
+        .map(|n| MatInstr {
+            dst: Stream {
+                addr: n,
+                rot: n % 4,
+                pitch: 0,
+            },
+            col_exp: [ExpId::Mat(1), ExpId::Vec(0)][n % 2],
+            ..single(1, 1, 1 + n % 4)
+        })
+        .collect();
+    let start = machine(&shape, WeightFormat::Bf16, &mut Random(12));
+    let words = encode_mat(&shape, &list);
+    let def = attention_core(&config(&shape, &words, WeightFormat::Bf16)).unwrap();
+    let mut bench = Bench::new(&def, &start);
+    bench.run(&list, &words, |_| 0, |_| 0);
+    let mut want = start;
+    for i in &list {
+        want.execute(i, exp_number(&shape, i.row_exp), exp_number(&shape, i.col_exp));
+    }
+    assert_eq!(bench.state.acts, want.acts);
+    let starts: Vec<u64> = bench.passages.iter().map(|p| p.start).collect();
+    assert!(starts.windows(2).all(|w| w[1] - w[0] == 1), "{starts:?}");
 }
 
 #[test]

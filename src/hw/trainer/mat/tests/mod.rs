@@ -2,6 +2,7 @@ mod bench;
 mod blocks;
 mod engine;
 mod model;
+mod verilog;
 
 /// SplitMix64: the tests' random numbers.
 pub(super) struct Random(pub u64);
