@@ -39,15 +39,14 @@ pub fn aligner() -> Result<Arc<ModuleDef>, DslError> {
         m.cat(&[m.lit(1, 1), x.trunc(23)]) | over.repeat(24),
     );
     let sig_q = m.reg_next("significand_q", significand).q();
-    let shift_q = m.reg_next("shift_q", distance.trunc(5) & (!over).repeat(5)).q();
+    let shift_q = m
+        .reg_next("shift_q", distance.trunc(5) & (!over).repeat(5))
+        .q();
     let far_q = m.pipe("far", far, 1);
     let sign_q = m.pipe("sign", x.msb(), 1);
 
     m.section("shift right by 0..17 in two radix steps, keeping guard and sticky");
-    let fine = m.select(
-        shift_q.trunc(2),
-        &[0, 1, 2, 3].map(|n| sig_q.shr_const(n)),
-    );
+    let fine = m.select(shift_q.trunc(2), &[0, 1, 2, 3].map(|n| sig_q.shr_const(n)));
     let fine = fine.named("fine");
     let lost_fine = m.select(
         shift_q.trunc(2),

@@ -92,7 +92,14 @@ fn dsp48e2(m: &Module, [a, b]: [Sig<'_>; 2], mode: [Sig<'_>; 3], pc_in: Sig<'_>)
     ports.extend(["CEA2", "CEB2", "CEM", "CEP", "CECTRL"].map(high));
     ports.extend(
         [
-            "CEA1", "CEB1", "CEAD", "CEALUMODE", "CEC", "CECARRYIN", "CED", "CEINMODE",
+            "CEA1",
+            "CEB1",
+            "CEAD",
+            "CEALUMODE",
+            "CEC",
+            "CECARRYIN",
+            "CED",
+            "CEINMODE",
         ]
         .map(|n| low(n, 1)),
     );
@@ -113,8 +120,16 @@ fn dsp48e2(m: &Module, [a, b]: [Sig<'_>; 2], mode: [Sig<'_>; 3], pc_in: Sig<'_>)
     );
     ports.extend(
         [
-            "RSTA", "RSTALLCARRYIN", "RSTALUMODE", "RSTB", "RSTC", "RSTCTRL", "RSTD",
-            "RSTINMODE", "RSTM", "RSTP",
+            "RSTA",
+            "RSTALLCARRYIN",
+            "RSTALUMODE",
+            "RSTB",
+            "RSTC",
+            "RSTCTRL",
+            "RSTD",
+            "RSTINMODE",
+            "RSTM",
+            "RSTP",
         ]
         .map(|n| low(n, 1)),
     );

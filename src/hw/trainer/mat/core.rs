@@ -210,4 +210,3 @@ fn issue<'m>(m: &'m Module, fields: &Fields<'m, '_>, start: Sig<'m>) -> Slot<'m>
         last_row: last,
     }
 }
-

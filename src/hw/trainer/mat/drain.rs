@@ -57,12 +57,17 @@ impl<'m> Drain<'_, 'm, '_> {
     /// A stream's address `addr + r` at cycle `t`.
     fn address(&self, rows: &Rows<'m>, side: &str, bits: u32, t: u32) -> Sig<'m> {
         let first = fit(self.line(&format!("{side}_addr")).at(t - 1), bits);
-        self.per_row(&format!("{side}_addr_q"), rows, t, first, |a| a.add_const(1))
+        self.per_row(&format!("{side}_addr_q"), rows, t, first, |a| {
+            a.add_const(1)
+        })
     }
 
     /// A stream's rotation `rot + r mod B` at cycle `t`.
     fn rotation(&self, rows: &Rows<'m>, side: &str, t: u32) -> Sig<'m> {
-        let first = fit(self.line(&format!("{side}_rot")).at(t - 1), rot_bits(self.b()));
+        let first = fit(
+            self.line(&format!("{side}_rot")).at(t - 1),
+            rot_bits(self.b()),
+        );
         self.per_row(&format!("{side}_rot_q"), rows, t, first, |rot| {
             next_modulo(self.m, rot, self.b())
         })
@@ -95,10 +100,19 @@ impl<'m> Drain<'_, 'm, '_> {
         m.output("dst_en", rows.valid.at(t.write));
         m.output("dst_grad", self.line("dst_grad").at(t.write));
         let group = fit(self.fields.held("dst_group"), self.w.group);
-        m.output("dst_group", Line::value(m, "dst_group", group, 0).at(t.write));
-        m.output("dst_addr", self.address(&rows, "dst", self.w.dst_addr, t.write));
+        m.output(
+            "dst_group",
+            Line::value(m, "dst_group", group, 0).at(t.write),
+        );
+        m.output(
+            "dst_addr",
+            self.address(&rows, "dst", self.w.dst_addr, t.write),
+        );
         for bank in 0..self.b() {
-            m.output(&format!("dst_data_{bank}"), unit.output(&format!("y_{bank}")));
+            m.output(
+                &format!("dst_data_{bank}"),
+                unit.output(&format!("y_{bank}")),
+            );
         }
         self.finish(&rows, &results, operand_error)
     }
@@ -110,7 +124,12 @@ impl<'m> Drain<'_, 'm, '_> {
         let none = Line::value(m, "add_none", self.fields.is("add_kind", 0), 0);
         let at = t.add_address;
         m.port_group("addend: all banks of one address");
-        m.output("add_en", m.reg_next("add_en_q", rows.valid.at(at - 1) & !none.at(at - 1)).with_reset(0).q());
+        m.output(
+            "add_en",
+            m.reg_next("add_en_q", rows.valid.at(at - 1) & !none.at(at - 1))
+                .with_reset(0)
+                .q(),
+        );
         // The position code is numbered behind the activation groups.
         let group = m.mux(
             self.fields.is("add_kind", 2),
@@ -126,7 +145,10 @@ impl<'m> Drain<'_, 'm, '_> {
             .input("rot", self.rotation(rows, "add", data - 1))
             .input("idle", none.at(data - 1));
         for bank in 0..b {
-            unit = unit.input(&format!("x_{bank}"), m.input(&format!("add_data_{bank}"), 32));
+            unit = unit.input(
+                &format!("x_{bank}"),
+                m.input(&format!("add_data_{bank}"), 32),
+            );
         }
         Ok((0..b).map(|c| unit.output(&format!("y_{c}"))).collect())
     }

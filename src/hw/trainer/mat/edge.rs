@@ -71,10 +71,18 @@ impl<'m> Edge<'_, 'm, '_> {
     }
 
     /// Rotates aligned words to lanes; `rot` belongs to the slot.
-    fn to_lanes(&self, side: &str, rot: Sig<'m>, words: &[Sig<'m>]) -> Result<Vec<Sig<'m>>, DslError> {
+    fn to_lanes(
+        &self,
+        side: &str,
+        rot: Sig<'m>,
+        words: &[Sig<'m>],
+    ) -> Result<Vec<Sig<'m>>, DslError> {
         let def = rotator(Turn::ToLanes, OPERAND_BITS, self.b(), None)?;
         let rot = Line::value(self.m, &format!("{side}_rot"), rot, 0).at(self.t.aligned - 1);
-        let mut unit = self.m.instance(&format!("u_{side}_rotate"), &def).input("rot", rot);
+        let mut unit = self
+            .m
+            .instance(&format!("u_{side}_rotate"), &def)
+            .input("rot", rot);
         for (k, word) in words.iter().enumerate() {
             unit = unit.input(&format!("x_{k}"), *word);
         }

@@ -58,7 +58,13 @@ fn next_modulo<'m>(m: &'m Module, value: Sig<'m>, b: usize) -> Sig<'m> {
 
 /// Registered copies of `value`, one per `group` loads; entry i is the copy for load i.
 /// This bounds the fan-out of operands and selects.
-fn copies<'m>(m: &'m Module, name: &str, value: Sig<'m>, loads: usize, group: usize) -> Vec<Sig<'m>> {
+fn copies<'m>(
+    m: &'m Module,
+    name: &str,
+    value: Sig<'m>,
+    loads: usize,
+    group: usize,
+) -> Vec<Sig<'m>> {
     let regs: Vec<Sig<'m>> = (0..loads.div_ceil(group))
         .map(|k| m.reg_next(&format!("{name}_{k}_q"), value).q())
         .collect();

@@ -73,7 +73,11 @@ pub fn normaliser() -> Result<Arc<ModuleDef>, DslError> {
 fn leading_zeros(value: Sig<'_>, size: u32, groups: u32) -> (Sig<'_>, Sig<'_>) {
     let m = value.module();
     let top = value.width();
-    let empty = |g: u32| value.slice(top - 1 - g * size, top - (g + 1) * size).is_zero();
+    let empty = |g: u32| {
+        value
+            .slice(top - 1 - g * size, top - (g + 1) * size)
+            .is_zero()
+    };
     let mut count = m.lit(groups as u128 - 1, 2);
     for g in (0..groups - 1).rev() {
         count = m.mux(empty(g), count, m.lit(g as u128, 2));

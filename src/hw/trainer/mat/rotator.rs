@@ -49,9 +49,7 @@ pub fn rotator(
         let idle = m.pipe("idle", m.input("idle", 1), digits(b) - 1);
         (copies(&m, "idle_to", idle, b, group), m.lit(value, width))
     });
-    let mut words: Vec<Sig<'_>> = (0..b)
-        .map(|l| m.input(&format!("x_{l}"), width))
-        .collect();
+    let mut words: Vec<Sig<'_>> = (0..b).map(|l| m.input(&format!("x_{l}"), width)).collect();
     for stage in 0..digits(b) {
         let place = 1usize << (2 * stage);
         m.section(&format!("rotate by 0..3 times {place}"));

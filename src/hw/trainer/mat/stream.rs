@@ -40,7 +40,8 @@ pub fn stream(addr_bits: u32, b: usize) -> Result<Arc<ModuleDef>, DslError> {
     let by_row = m.mux(wrap, pitch_q, m.lit(0, addr_bits));
     let by = m.mux(h_q, by_row, m.lit(1, addr_bits));
     let moves = load | step;
-    base.set_next(m.mux(load, addr, base.q() + by)).with_enable(moves);
+    base.set_next(m.mux(load, addr, base.q() + by))
+        .with_enable(moves);
     rot.set_next(m.mux(load, rot0, next_modulo(&m, rot.q(), b)))
         .with_enable(moves);
     count
@@ -63,7 +64,9 @@ pub fn stream(addr_bits: u32, b: usize) -> Result<Arc<ModuleDef>, DslError> {
             Some(_) => offset_q.zext(addr_bits),
             None => offset_q.trunc(addr_bits),
         };
-        let at = m.reg_next(&format!("addr_{bank}_q"), bases[bank] + wide).q();
+        let at = m
+            .reg_next(&format!("addr_{bank}_q"), bases[bank] + wide)
+            .q();
         m.output(&format!("addr_{bank}"), at);
     }
     m.finish()

@@ -228,7 +228,11 @@ impl Bench {
                 .map(|k| {
                     let rest = words.layout.width - 64 * k;
                     let bits = self.random.bits();
-                    if rest < 64 { bits & ((1 << rest) - 1) } else { bits }
+                    if rest < 64 {
+                        bits & ((1 << rest) - 1)
+                    } else {
+                        bits
+                    }
                 })
                 .collect();
             self.set("start", &[may.into()]);
@@ -244,7 +248,10 @@ impl Bench {
         }
         self.set("start", &[0]);
         for _ in 0..60 {
-            assert_eq!(self.get("dst_en") + self.get("exp_we") + self.get("retire"), 0);
+            assert_eq!(
+                self.get("dst_en") + self.get("exp_we") + self.get("retire"),
+                0
+            );
             self.clock();
         }
     }

@@ -145,7 +145,12 @@ fn stream_walks_skewed_banks() {
             let (rot, h) = (random.below(b), random.one_in(2));
             let steps = 1 + random.below(3 * b);
             sim.set_input("load", 1);
-            for (name, v) in [("addr", addr), ("pitch", pitch), ("rot0", rot), ("h", h.into())] {
+            for (name, v) in [
+                ("addr", addr),
+                ("pitch", pitch),
+                ("rot0", rot),
+                ("h", h.into()),
+            ] {
                 sim.set_input(name, v as u128);
             }
             for s in 0..=steps {
@@ -187,7 +192,9 @@ fn exponent_max_finds_the_largest() {
         let latency = emax::max_latency(b) as usize;
         let mut expected = VecDeque::from(vec![None; latency]);
         for _ in 0..300 {
-            let row: Vec<usize> = (0..b).map(|_| random.below(256) & random.below(256)).collect();
+            let row: Vec<usize> = (0..b)
+                .map(|_| random.below(256) & random.below(256))
+                .collect();
             for (c, e) in row.iter().enumerate() {
                 sim.set_input(&format!("e_{c}"), *e as u128);
             }

@@ -53,7 +53,13 @@ fn machine(shape: &Shape, format: WeightFormat, random: &mut Random) -> Machine 
         grads,
         tokens: (0..TOKENS).map(|_| random.below(VOCAB)).collect(),
         exps: (0..exps)
-            .map(|n| if n == 0 { 127 } else { 128 + random.below(8) as u32 })
+            .map(|n| {
+                if n == 0 {
+                    127
+                } else {
+                    128 + random.below(8) as u32
+                }
+            })
             .collect(),
         constants: shape.constants.clone(),
         error: false,
@@ -90,7 +96,11 @@ fn instruction(random: &mut Random, shape: &Shape, reads: &[usize], writes: usiz
         1 => 1 + random.below(3),
         _ => 1 + random.below(3 * b),
     };
-    let nr = if random.one_in(3) { 1 } else { 1 + random.below(b) };
+    let nr = if random.one_in(3) {
+        1
+    } else {
+        1 + random.below(b)
+    };
     let nc = 1 + random.below(b);
     let pick = |random: &mut Random| reads[random.below(reads.len())];
     let (row_mode, col_mode) = (mode(random), mode(random));
@@ -116,7 +126,14 @@ fn instruction(random: &mut Random, shape: &Shape, reads: &[usize], writes: usiz
                 Mode::H => random.below(VOCAB.div_ceil(b)) * b,
             };
             let rot = random.below(b);
-            (ColSource::OneHot, Stream { addr, rot, pitch: 3 })
+            (
+                ColSource::OneHot,
+                Stream {
+                    addr,
+                    rot,
+                    pitch: 3,
+                },
+            )
         }
         false => {
             let g = pick(random);
@@ -359,7 +376,11 @@ fn infinities_raise_the_error_pulse() {
         for (bank, words) in m.acts[1].iter_mut().enumerate() {
             for (at, x) in words.iter_mut().enumerate() {
                 // Lane 0 of step s is in bank s.
-                *x = if bank == at % 4 { 0x3c00_0000 } else { 0x7f80_0000 };
+                *x = if bank == at % 4 {
+                    0x3c00_0000
+                } else {
+                    0x7f80_0000
+                };
             }
         }
         for bank in &mut m.acts[0] {
@@ -393,7 +414,11 @@ fn one_row_tiles_follow_each_other_without_a_gap() {
     bench.run(&list, &words, |_| 0, |_| 0);
     let mut want = start;
     for i in &list {
-        want.execute(i, exp_number(&shape, i.row_exp), exp_number(&shape, i.col_exp));
+        want.execute(
+            i,
+            exp_number(&shape, i.row_exp),
+            exp_number(&shape, i.col_exp),
+        );
     }
     assert_eq!(bench.state.acts, want.acts);
     let starts: Vec<u64> = bench.passages.iter().map(|p| p.start).collect();

@@ -103,7 +103,11 @@ impl Machine {
         self.error |= largest == 255;
         if let Some(n) = i.dst_exp {
             let exp = &mut self.exps[1 + n];
-            *exp = if i.dst_first { largest } else { largest.max(*exp) };
+            *exp = if i.dst_first {
+                largest
+            } else {
+                largest.max(*exp)
+            };
         }
         largest
     }
