@@ -1,0 +1,327 @@
+//! Places for logical buffers and exponents.
+//!
+//! A buffer lives from its first to its last use in the global order. Buffers that one instruction reads on
+//! different ports must lie in different groups; buffers alive together in one group must not overlap. The search is
+//! greedy with deterministic restarts; the caller picks among the placements it returns by cycles.
+
+use super::isa::*;
+use super::program::{Instr, Logical};
+use super::waits::ports;
+
+/// A place for every buffer, in the order of [`Logical::buffers`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    pub group: Vec<usize>,
+    pub base: Vec<usize>,
+    /// Words of each group that hold buffers (slack not included).
+    pub used: Vec<usize>,
+}
+
+/// Life of a buffer in the global order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    pub first: usize,
+    pub last: usize,
+}
+
+impl Life {
+    pub fn overlaps(&self, other: &Life) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
+/// The allocation problem of a program.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    pub words: Vec<usize>,
+    pub lives: Vec<Life>,
+    /// Buffers that must lie in another group.
+    pub apart: Vec<Vec<usize>>,
+}
+
+impl Problem {
+    pub fn new(program: &Logical) -> Self {
+        let n = program.buffers.len();
+        let mut lives = vec![
+            Life {
+                first: usize::MAX,
+                last: 0
+            };
+            n
+        ];
+        let mut apart = vec![vec![]; n];
+        let mut meet = |a: usize, b: usize| {
+            if a != b && !apart[a].contains(&b) {
+                apart[a].push(b);
+                apart[b].push(a);
+            }
+        };
+        for (at, instr) in program.instrs.iter().enumerate() {
+            let ports = ports(instr);
+            for &buffer in ports.read.iter().chain(&ports.write) {
+                let life = &mut lives[buffer];
+                life.first = life.first.min(at);
+                life.last = life.last.max(at);
+            }
+            for (k, &a) in ports.read.iter().enumerate() {
+                for &b in &ports.read[..k] {
+                    meet(a, b);
+                }
+            }
+        }
+        Self {
+            words: program.buffers.iter().map(|b| b.words).collect(),
+            lives,
+            apart,
+        }
+    }
+
+    /// Most words alive at one time: no placement needs fewer.
+    pub fn peak(&self) -> usize {
+        let mut starts: Vec<usize> = self.lives.iter().map(|l| l.first).collect();
+        starts.sort_unstable();
+        starts
+            .into_iter()
+            .map(|at| {
+                self.lives
+                    .iter()
+                    .zip(&self.words)
+                    .filter(|(l, _)| l.first <= at && at <= l.last)
+                    .map(|(_, w)| w)
+                    .sum()
+            })
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Lowest base for buffer `n` in group `g` among the buffers placed so far.
+    fn lowest(&self, n: usize, g: usize, placed: &[Option<(usize, usize)>]) -> Option<usize> {
+        if self.apart[n]
+            .iter()
+            .any(|&m| placed[m].is_some_and(|p| p.0 == g))
+        {
+            return None;
+        }
+        let mut busy: Vec<(usize, usize)> = placed
+            .iter()
+            .enumerate()
+            .filter_map(|(m, p)| p.filter(|p| p.0 == g).map(|p| (m, p.1)))
+            .filter(|&(m, _)| self.lives[m].overlaps(&self.lives[n]))
+            .map(|(m, base)| (base, base + self.words[m]))
+            .collect();
+        busy.sort_unstable();
+        let mut base = 0;
+        for (from, to) in busy {
+            if base + self.words[n] <= from {
+                break;
+            }
+            base = base.max(to);
+        }
+        Some(base)
+    }
+
+    /// Places all buffers into groups of at most `depth` words, in the order `order`; `None` when one does not fit.
+    fn place(&self, order: &[usize], depth: &[usize], rng: &mut Random) -> Option<Placement> {
+        let mut placed = vec![None; self.words.len()];
+        let mut used = vec![0usize; depth.len()];
+        for &n in order {
+            let mut best: Option<(usize, u64, usize)> = None;
+            for g in 0..depth.len() {
+                let Some(base) = self.lowest(n, g, &placed) else {
+                    continue;
+                };
+                let end = base + self.words[n];
+                if end > depth[g] {
+                    continue;
+                }
+                // Least growth; among equals any group, so that restarts differ.
+                let growth = end.saturating_sub(used[g]);
+                let key = (growth, rng.below(1 << 16), g);
+                if best.is_none_or(|b| (key.0, key.1) < (b.0, b.1)) {
+                    best = Some(key);
+                    placed[n] = Some((g, base));
+                }
+            }
+            let (_, _, g) = best?;
+            used[g] = used[g].max(placed[n]?.1 + self.words[n]);
+        }
+        let places: Vec<(usize, usize)> = placed.into_iter().collect::<Option<_>>()?;
+        Some(Placement {
+            group: places.iter().map(|p| p.0).collect(),
+            base: places.iter().map(|p| p.1).collect(),
+            used,
+        })
+    }
+
+    /// Up to `tries` placements into groups of at most `depth` words each.
+    pub fn placements(&self, depth: &[usize], tries: usize) -> Vec<Placement> {
+        let n = self.words.len();
+        let mut rng = Random(0x9e37_79b9_7f4a_7c15);
+        let length = |n: usize| self.lives[n].last - self.lives[n].first;
+        let mut found = vec![];
+        for attempt in 0..tries {
+            let mut order: Vec<usize> = (0..n).collect();
+            // Large and long-lived first, disturbed more and more.
+            let noise = attempt as f64 / tries as f64;
+            let key: Vec<f64> = (0..n)
+                .map(|n| {
+                    let area = (self.words[n] as f64) * (length(n) as f64 + 1.0).powf(0.5);
+                    area * (1.0 + noise * (rng.below(1 << 16) as f64 / 32768.0 - 1.0))
+                })
+                .collect();
+            order.sort_by(|&a, &b| key[b].total_cmp(&key[a]));
+            found.extend(self.place(&order, depth, &mut rng));
+        }
+        found
+    }
+}
+
+/// A small deterministic generator (xorshift); placements must not differ between runs.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+/// Register numbers for logical exponents: (mat, vec) maps and counts. Registers are reused oldest first, so that a
+/// new value seldom waits for a reader of the old one.
+struct Exponents {
+    map: Vec<usize>,
+    count: usize,
+}
+
+fn exponents(program: &Logical, vec: bool) -> Exponents {
+    let n = if vec {
+        program.vec_exps
+    } else {
+        program.mat_exps
+    };
+    let mut lives = vec![
+        Life {
+            first: usize::MAX,
+            last: 0
+        };
+        n
+    ];
+    for (at, instr) in program.instrs.iter().enumerate() {
+        let mut touch = |id: ExpId| {
+            let n = match id {
+                ExpId::Mat(n) if !vec => n,
+                ExpId::Vec(n) if vec => n,
+                _ => return,
+            };
+            lives[n].first = lives[n].first.min(at);
+            lives[n].last = lives[n].last.max(at);
+        };
+        match instr {
+            Instr::Mat(i) => {
+                touch(i.row_exp);
+                touch(i.col_exp);
+                if let Some(n) = i.dst_exp {
+                    touch(ExpId::Mat(n));
+                }
+            }
+            Instr::Vec(i) => {
+                if let Some(n) = i.z.and_then(|z| z.exp) {
+                    touch(ExpId::Vec(n));
+                }
+            }
+            Instr::Adam(_) => {}
+        }
+    }
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by_key(|&n| lives[n].first);
+    let mut free_at: Vec<usize> = vec![];
+    let mut map = vec![0; n];
+    for id in order {
+        let oldest = (0..free_at.len()).min_by_key(|&r| free_at[r]);
+        let register = match oldest {
+            Some(r) if free_at[r] < lives[id].first => r,
+            _ => {
+                free_at.push(0);
+                free_at.len() - 1
+            }
+        };
+        free_at[register] = lives[id].last;
+        map[id] = register;
+    }
+    Exponents {
+        map,
+        count: free_at.len(),
+    }
+}
+
+/// The program with physical groups, addresses and exponent registers, still in global order.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    pub instrs: Vec<Instr>,
+    pub mat_exps: usize,
+    pub vec_exps: usize,
+}
+
+/// Applies a placement.
+pub fn apply(program: &Logical, placement: &Placement) -> Placed {
+    let mat = exponents(program, false);
+    let vec = exponents(program, true);
+    let exp = |id: ExpId| match id {
+        ExpId::Mat(n) => ExpId::Mat(mat.map[n]),
+        ExpId::Vec(n) => ExpId::Vec(vec.map[n]),
+        other => other,
+    };
+    let at = |buffer: usize, s: Stream| Stream {
+        addr: s.addr + placement.base[buffer],
+        ..s
+    };
+    let instrs = program
+        .instrs
+        .iter()
+        .map(|instr| match instr {
+            Instr::Mat(i) => {
+                let mut i = i.clone();
+                if let RowSource::Act(g) = &mut i.row_source {
+                    i.row = at(*g, i.row);
+                    *g = placement.group[*g];
+                }
+                if let ColSource::Act(g) = &mut i.col_source {
+                    i.col = at(*g, i.col);
+                    *g = placement.group[*g];
+                }
+                if let AddSource::Act(g) = &mut i.add_source {
+                    i.add = at(*g, i.add);
+                    *g = placement.group[*g];
+                }
+                if let MatDest::Act(g) = &mut i.dest {
+                    i.dst = at(*g, i.dst);
+                    *g = placement.group[*g];
+                }
+                i.row_exp = exp(i.row_exp);
+                i.col_exp = exp(i.col_exp);
+                i.dst_exp = i.dst_exp.map(|n| mat.map[n]);
+                Instr::Mat(i)
+            }
+            Instr::Vec(i) => {
+                let mut i = i.clone();
+                i.x = (placement.group[i.x.0], at(i.x.0, i.x.1));
+                i.y = i.y.map(|(g, s)| (placement.group[g], at(g, s)));
+                i.z = i.z.map(|z| VecDest {
+                    group: placement.group[z.group],
+                    stream: at(z.group, z.stream),
+                    exp: z.exp.map(|n| vec.map[n]),
+                    first: z.first,
+                });
+                Instr::Vec(i)
+            }
+            Instr::Adam(i) => Instr::Adam(i.clone()),
+        })
+        .collect();
+    Placed {
+        instrs,
+        mat_exps: mat.count,
+        vec_exps: vec.count,
+    }
+}

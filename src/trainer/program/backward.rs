@@ -1,0 +1,307 @@
+//! Backward with recompute from each layer's input and attention output, and the weight updates.
+//!
+//! The order keeps the array busy while the vector unit works: weight-gradient tiles and recomputed products
+//! stand where a LayerNorm or softmax would otherwise be waited for.
+
+use super::build::{Addend, Emitter, Epilogue, Tensor};
+use super::forward::{Kept, NORM_C1, NORM_C2, SOFTMAX_INV};
+use crate::trainer::isa::*;
+use crate::trainer::layout::{Constant, EMBEDDING, LayerWeight, weight_number};
+
+impl Emitter<'_> {
+    pub fn backward(&mut self, kept: Kept, e: Tensor) {
+        self.phase = Phase::Backward;
+        let model = self.model;
+        let (t, d, v) = (model.seq_len, model.embed_dim, model.vocab);
+        let last = model.layers;
+        self.operator = "backward.loss";
+        let dz = self.with_vec_exp(e);
+        for tt in 0..self.nt {
+            let z = self.z(&dz, tt);
+            self.vec(VecInstr {
+                z,
+                mul1: Mul1::S1,
+                s1: self.temp_row(SOFTMAX_INV, tt),
+                mul2: Mul2::Const,
+                c2: Constant::InvT as usize,
+                add: Add::CrossEntropy,
+                ..self.pass(&dz, tt, v)
+            });
+        }
+        self.operator = "backward.logits";
+        let dx = self.tensor(format!("dx{last}"), t, d);
+        let mut dx = self.with_mat_exp(dx);
+        for tt in 0..self.nt {
+            self.linear_row(&dz, EMBEDDING, Epilogue::default(), &dx, tt);
+        }
+        let de = self.tensor("de_out".into(), v, d);
+        self.operator = "backward.dembedding";
+        for vt in 0..v.div_ceil(self.b) {
+            for jt in 0..d.div_ceil(self.b) {
+                let col = self.col(&dz, Mode::H, 0, vt * self.b);
+                let row = self.row(&kept.x[last], Mode::H, 0, jt * self.b);
+                let nr = self.lanes(d, jt);
+                self.tile(
+                    col,
+                    row,
+                    t,
+                    Epilogue::default(),
+                    &de,
+                    vt,
+                    jt * self.b,
+                    nr,
+                );
+            }
+        }
+        let (mut mid, mut hidden) = (kept.mid, kept.hidden);
+        for l in (0..last).rev() {
+            let below = l.checked_sub(1).map(|b| (b, kept.x[b], kept.o[b]));
+            let next;
+            (dx, next) = self.layer_backward(l, kept.x[l], kept.o[l], dx, mid, hidden, below);
+            if let Some(n) = next {
+                (mid, hidden) = n;
+            }
+        }
+        self.operator = "backward.dembedding";
+        let epilogue = Epilogue {
+            scale: None,
+            add: Some(Addend::Tensor(de)),
+        };
+        for vt in 0..v.div_ceil(self.b) {
+            for jt in 0..d.div_ceil(self.b) {
+                let col = self.one_hot(Mode::H, vt);
+                let row = self.row(&dx, Mode::H, 0, jt * self.b);
+                self.gradient_tile(col, row, t, epilogue, EMBEDDING, (vt, jt));
+            }
+        }
+    }
+
+    /// One layer. Returns the gradient of its input and, when there is a layer `below` (number, input, attention
+    /// output), that layer's recomputed `x'` and `h`.
+    #[allow(clippy::too_many_arguments)]
+    fn layer_backward(
+        &mut self,
+        l: usize,
+        x: Tensor,
+        o: Tensor,
+        dy: Tensor,
+        mid: Tensor,
+        hidden: Tensor,
+        below: Option<(usize, Tensor, Tensor)>,
+    ) -> (Tensor, Option<(Tensor, Tensor)>) {
+        let (t, d, f) = (
+            self.model.seq_len,
+            self.model.embed_dim,
+            self.model.ff_dim,
+        );
+        let plain = Epilogue::default();
+        let [wqkv, wo, w1, w2] = [
+            LayerWeight::Qkv,
+            LayerWeight::Out,
+            LayerWeight::Up,
+            LayerWeight::Down,
+        ]
+        .map(|w| weight_number(l, w));
+
+        self.operator = "recompute.norm1";
+        let n1 = self.norm_again(&x, l, false);
+
+        // dh replaces dg, then g replaces h.
+        let dh = self.tensor(format!("layer{l}.dh"), t, f);
+        let dh = self.with_vec_exp(dh);
+        let g = self.with_vec_exp(hidden);
+        for tt in 0..self.nt {
+            self.operator = "backward.dg";
+            self.linear_t_row(&dy, w2, plain, &dh, tt);
+            self.operator = "backward.gelu";
+            let z = self.z(&dh, tt);
+            self.vec(VecInstr {
+                y: self.y(&dh, tt),
+                z,
+                table: Table::Dphi,
+                mul2: Mul2::Y,
+                ..self.pass(&hidden, tt, f)
+            });
+            self.gelu(&hidden, &g, tt);
+        }
+        self.operator = "recompute.qkv";
+        let qkv = self.qkv(l, &n1, ".again");
+
+        self.operator = "backward.dn2";
+        let dn2 = self.tensor(format!("layer{l}.dn2"), t, d);
+        let dn2 = self.with_mat_exp(dn2);
+        for tt in 0..self.nt {
+            self.linear_t_row(&dh, w1, plain, &dn2, tt);
+        }
+        self.operator = "recompute.norm2";
+        let n2 = self.norm_again(&mid, l, true);
+        self.operator = "backward.dw2";
+        self.weight_gradient(&g, &dy, w2, plain);
+        self.operator = "backward.norm2";
+        let (p2, dmid) = self.norm_backward(&mid, &dn2, &dy, l, true);
+
+        self.operator = "recompute.scores";
+        let p0 = self.scores(l, 0, &qkv, ".again");
+        self.operator = "recompute.softmax";
+        self.softmax(0, &p0);
+        self.operator = "backward.dw1";
+        self.weight_gradient(&n2, &dh, w1, plain);
+        self.operator = "backward.dnorm2";
+        self.norm_gradients(&p2, &dn2, l, true);
+
+        self.operator = "backward.do";
+        let scaled = Epilogue {
+            scale: self.head_scale(),
+            add: None,
+        };
+        let d_o = self.tensor(format!("layer{l}.do"), t, d);
+        let d_o = self.with_mat_exp(d_o);
+        for tt in 0..self.nt {
+            self.linear_t_row(&dmid, wo, scaled, &d_o, tt);
+        }
+        self.operator = "backward.dwo";
+        self.weight_gradient(&o, &dmid, wo, scaled);
+        let dqkv = self.attention_backward(l, &qkv, &d_o, p0);
+
+        self.operator = "recompute.norm1";
+        let n1 = self.norm_again(&x, l, false);
+        self.operator = "backward.dn1";
+        let dn1 = self.tensor(format!("layer{l}.dn1"), t, d);
+        let dn1 = self.with_mat_exp(dn1);
+        for tt in 0..self.nt {
+            self.linear_t_row(&dqkv, wqkv, plain, &dn1, tt);
+        }
+        let mid_below = below.map(|(b, x, o)| {
+            self.operator = "recompute.out";
+            let mid = self.tensor(format!("layer{b}.mid.again"), t, d);
+            for tt in 0..self.nt {
+                self.attention_out_row(b, &o, &x, &mid, tt);
+            }
+            (b, mid)
+        });
+        self.operator = "backward.norm1";
+        let (p1, dx) = self.norm_backward(&x, &dn1, &dmid, l, false);
+        let n2_below = mid_below.map(|(b, mid)| {
+            self.operator = "recompute.norm2";
+            (b, mid, self.norm_again(&mid, b, true))
+        });
+        self.operator = "backward.dwqkv";
+        self.weight_gradient(&n1, &dqkv, wqkv, plain);
+        let recomputed = n2_below.map(|(b, mid, n2)| {
+            self.operator = "recompute.up";
+            let h = self.tensor(format!("layer{b}.h.again"), t, f);
+            for tt in 0..self.nt {
+                self.linear_row(&n2, weight_number(b, LayerWeight::Up), plain, &h, tt);
+            }
+            (mid, h)
+        });
+        self.operator = "backward.dnorm1";
+        self.norm_gradients(&p1, &dn1, l, false);
+        (dx, recomputed)
+    }
+
+    /// LayerNorm output once more, from stored statistics.
+    fn norm_again(&mut self, x: &Tensor, l: usize, second: bool) -> Tensor {
+        let (t, d) = (self.model.seq_len, self.model.embed_dim);
+        let which = if second { "n2" } else { "n1" };
+        let n = self.tensor(format!("layer{l}.{which}.again"), t, d);
+        let n = self.with_vec_exp(n);
+        for tt in 0..self.nt {
+            self.normalise(x, l, second, tt, &n);
+        }
+        n
+    }
+
+    /// LayerNorm backward: (`p`, gradient of the input with `res` added).
+    fn norm_backward(
+        &mut self,
+        x: &Tensor,
+        dn: &Tensor,
+        res: &Tensor,
+        l: usize,
+        second: bool,
+    ) -> (Tensor, Tensor) {
+        let (t, d) = (self.model.seq_len, self.model.embed_dim);
+        let (gamma, _) = self.gain_and_bias(l, second);
+        let n = if second { 2 } else { 1 };
+        let p = self.tensor(format!("layer{l}.p.norm{n}"), t, d);
+        let p = self.with_vec_exp(p);
+        let q = self.tensor(format!("layer{l}.dx.norm{n}"), t, d);
+        let dx = self.with_vec_exp(q);
+        let mean = |e: &Self, tt| e.stat_row(l, second, tt, 0);
+        let rstd = |e: &Self, tt| e.stat_row(l, second, tt, 1);
+        let c1 = |e: &Self, tt| e.temp_row(NORM_C1, tt);
+        let c2 = |e: &Self, tt| e.temp_row(NORM_C2, tt);
+        for tt in 0..self.nt {
+            let z = self.z(&p, tt);
+            self.vec(VecInstr {
+                y: self.y(dn, tt),
+                z,
+                sub_s0: true,
+                s0: mean(self, tt),
+                mul1: Mul1::S1,
+                s1: rstd(self, tt),
+                mul2: Mul2::Y,
+                ..self.pass(x, tt, d)
+            });
+        }
+        for tt in 0..self.nt {
+            let z = self.z(&q, tt);
+            self.vec(VecInstr {
+                z,
+                mul1: Mul1::Gamma,
+                gamma,
+                reduce: Reduce::Sum8,
+                post: Post::Mean,
+                post_row: c1(self, tt),
+                ..self.pass(dn, tt, d)
+            });
+        }
+        for tt in 0..self.nt {
+            self.vec(VecInstr {
+                mul1: Mul1::Gamma,
+                gamma,
+                reduce: Reduce::Sum8,
+                post: Post::NegMean,
+                post_row: c2(self, tt),
+                ..self.pass(&p, tt, d)
+            });
+        }
+        for tt in 0..self.nt {
+            let z = self.z(&q, tt);
+            self.vec(VecInstr {
+                y: self.y(&q, tt),
+                z,
+                sub_s0: true,
+                s0: mean(self, tt),
+                mul1: Mul1::S1,
+                s1: rstd(self, tt),
+                mul2: Mul2::S2,
+                s2: c2(self, tt),
+                add: Add::Y,
+                ..self.pass(x, tt, d)
+            });
+        }
+        for tt in 0..self.nt {
+            let z = self.z(&dx, tt);
+            self.vec(VecInstr {
+                y: self.y(res, tt),
+                z,
+                sub_s0: true,
+                s0: c1(self, tt),
+                mul1: Mul1::S1,
+                s1: rstd(self, tt),
+                add: Add::Y,
+                ..self.pass(&q, tt, d)
+            });
+        }
+        (p, dx)
+    }
+
+    /// Gradients of gain (column sums of p) and bias (column sums of dn).
+    fn norm_gradients(&mut self, p: &Tensor, dn: &Tensor, l: usize, second: bool) {
+        let (gain, bias) = self.gain_and_bias(l, second);
+        self.layernorm_gradient(p, gain);
+        self.layernorm_gradient(dn, bias);
+    }
+}
