@@ -4,10 +4,12 @@
 //! the netlist decodes them in hardware.
 
 pub mod alloc;
+pub mod cycles;
 pub mod encode;
 pub mod isa;
 pub mod layout;
 pub mod model;
+pub mod plan;
 pub mod program;
 #[cfg(test)]
 mod testing;

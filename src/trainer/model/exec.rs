@@ -10,7 +10,7 @@ use crate::num::reduce::combine8;
 use crate::num::schedule::StepScalars;
 use crate::num::threefry::rounding_bits;
 use crate::trainer::isa::*;
-use crate::trainer::layout::{Constant, RawParameter};
+use crate::trainer::layout::RawParameter;
 use crate::trainer::program::Instr;
 
 /// Everything an instruction changes.
@@ -170,9 +170,9 @@ fn vec(memory: &Memory, i: &VecInstr, logit_position: usize) -> Effect {
             let mut z = 0.0;
             if valid_lane {
                 let x = memory.groups[i.x.0][lane_index(b, Mode::V, i.x.1, j, lane)];
-                let y = i
-                    .y
-                    .map_or(0.0, |(g, s)| memory.groups[g][lane_index(b, Mode::V, s, j, lane)]);
+                let y = i.y.map_or(0.0, |(g, s)| {
+                    memory.groups[g][lane_index(b, Mode::V, s, j, lane)]
+                });
                 let masked = i.mask && j > token;
                 let a = if i.sub_s0 { sub(x, s0) } else { x };
                 let m1 = match i.mul1 {
@@ -258,9 +258,8 @@ fn vec(memory: &Memory, i: &VecInstr, logit_position: usize) -> Effect {
         }
     }
     effect.error = tilemax == 255;
-    effect.exponent = i
-        .z
-        .and_then(|z| z.exp.map(|n| (ExpId::Vec(n), z.first, tilemax)));
+    effect.exponent =
+        i.z.and_then(|z| z.exp.map(|n| (ExpId::Vec(n), z.first, tilemax)));
     effect
 }
 
@@ -307,12 +306,7 @@ fn adam_matrix(memory: &Memory, i: &AdamInstr, scalars: &StepScalars) -> Effect 
                 g,
             );
             let element = i.element0 + row * i.row_len + step;
-            let bits = rounding_bits(
-                memory.seed(),
-                scalars.step,
-                element as u32,
-                i.tensor as u32,
-            );
+            let bits = rounding_bits(memory.seed(), scalars.step, element as u32, i.tensor as u32);
             let raw = RawParameter {
                 w: model
                     .weight_format

@@ -293,3 +293,6 @@ impl Chooser {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,16 +41,7 @@ impl Emitter<'_> {
                 let col = self.col(&dz, Mode::H, 0, vt * self.b);
                 let row = self.row(&kept.x[last], Mode::H, 0, jt * self.b);
                 let nr = self.lanes(d, jt);
-                self.tile(
-                    col,
-                    row,
-                    t,
-                    Epilogue::default(),
-                    &de,
-                    vt,
-                    jt * self.b,
-                    nr,
-                );
+                self.tile(col, row, t, Epilogue::default(), &de, vt, jt * self.b, nr);
             }
         }
         let (mut mid, mut hidden) = (kept.mid, kept.hidden);
@@ -89,11 +80,7 @@ impl Emitter<'_> {
         hidden: Tensor,
         below: Option<(usize, Tensor, Tensor)>,
     ) -> (Tensor, Option<(Tensor, Tensor)>) {
-        let (t, d, f) = (
-            self.model.seq_len,
-            self.model.embed_dim,
-            self.model.ff_dim,
-        );
+        let (t, d, f) = (self.model.seq_len, self.model.embed_dim, self.model.ff_dim);
         let plain = Epilogue::default();
         let [wqkv, wo, w1, w2] = [
             LayerWeight::Qkv,

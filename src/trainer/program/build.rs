@@ -397,7 +397,14 @@ impl<'a> Emitter<'a> {
     }
 
     /// Row tile `tt` of `dst = X W`.
-    pub fn linear_row(&mut self, x: &Tensor, number: usize, epi: Epilogue, dst: &Tensor, tt: usize) {
+    pub fn linear_row(
+        &mut self,
+        x: &Tensor,
+        number: usize,
+        epi: Epilogue,
+        dst: &Tensor,
+        tt: usize,
+    ) {
         self.linear_row_from(x, number, 0, epi, dst, tt);
     }
 

@@ -183,7 +183,7 @@ pub fn ports(instr: &Instr) -> Ports {
 }
 
 /// Groups that the rows and columns of a tile stream from.
-fn operand_groups(i: &MatInstr) -> impl Iterator<Item = usize> {
+pub fn operand_groups(i: &MatInstr) -> impl Iterator<Item = usize> {
     let row = match i.row_source {
         RowSource::Act(g) => Some(g),
         _ => None,
@@ -193,14 +193,6 @@ fn operand_groups(i: &MatInstr) -> impl Iterator<Item = usize> {
         _ => None,
     };
     row.into_iter().chain(col)
-}
-
-/// Whether the addend of tile `a`, read while it drains, meets an operand of the tile after it.
-pub fn addend_meets(a: &MatInstr, next: &MatInstr) -> bool {
-    match a.add_source {
-        AddSource::Act(g) => operand_groups(next).any(|n| n == g),
-        _ => false,
-    }
 }
 
 /// All regions laid end to end, for per-address tables.

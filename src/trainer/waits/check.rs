@@ -5,7 +5,7 @@
 //! (the retired counts, and transitively what those instructions could rely on). Then every two instructions that touch
 //! the same word, one of them writing, or the same port must be ordered one way or the other.
 
-use super::access::{Space, accesses, addend_meets, ports};
+use super::access::{Space, accesses, operand_groups, ports};
 use super::{Clock, ENGINE_ORDER, ENGINES, join};
 use crate::trainer::isa::*;
 use crate::trainer::program::Instr;
@@ -128,13 +128,16 @@ pub fn check(shape: &Shape, program: &Program) -> Result<(), String> {
             }
         }
     }
-    for (n, pair) in program.mat.windows(2).enumerate() {
-        if addend_meets(&pair[0], &pair[1]) && !ordered((0, n), (0, n + 1)) {
-            return Err(format!(
-                "mat {} reads its addend where mat {} reads an operand",
-                n,
-                n + 1
-            ));
+    for (j, tile) in program.mat.iter().enumerate() {
+        for (i, earlier) in program.mat[..j].iter().enumerate() {
+            let AddSource::Act(g) = earlier.add_source else {
+                continue;
+            };
+            if operand_groups(tile).any(|n| n == g) && !ordered((0, i), (0, j)) {
+                return Err(format!(
+                    "mat {i} may read its addend when mat {j} reads an operand of group {g}"
+                ));
+            }
         }
     }
     Ok(())

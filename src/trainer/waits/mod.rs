@@ -3,7 +3,7 @@
 //! In the global order a later instruction may depend on any earlier one. It must wait for an earlier one when
 //! * it reads what the other writes (any engine, its own included),
 //! * it writes what the other reads or writes (other engines; an engine writes in its own order and after it has read),
-//! * both use the same port of a memory (other engines; within mat, the addend of a tile is read while the next tile starts).
+//! * both use the same port of a memory (other engines; within mat, the addend of a tile is read while later tiles start).
 //!
 //! All waits point backwards in the global order, so executing in that order is always possible: no deadlock.
 
@@ -13,7 +13,7 @@ mod check;
 pub use access::{Access, Ports, Region, Space, accesses, ports};
 pub use check::{check, lists};
 
-use super::isa::{Engine, MatInstr, Program, Shape};
+use super::isa::{AddSource, Engine, Program, Shape};
 use super::program::Instr;
 
 const ENGINES: usize = 3;
@@ -33,11 +33,12 @@ struct History {
     writers: Vec<[u32; ENGINES]>,
 }
 
-/// Port users: per group, the count of each engine after its last use.
-#[derive(Clone, Default)]
+/// Port users: per group, the count of each engine after its last use, and of mat after the last tile with its
+/// addend there.
 struct PortHistory {
     read: Vec<Clock>,
     write: Vec<Clock>,
+    addend: Vec<usize>,
 }
 
 /// Counts that `instr`, number `count` of its engine, depends on.
@@ -46,7 +47,6 @@ fn dependencies(
     space: &Space,
     history: &mut History,
     ports_used: &mut PortHistory,
-    previous_mat: Option<&MatInstr>,
     count: usize,
 ) -> Clock {
     let own = instr.engine() as usize;
@@ -80,10 +80,13 @@ fn dependencies(
             history[g][own] = count + 1;
         }
     }
-    if let (Instr::Mat(i), Some(p)) = (instr, previous_mat)
-        && access::addend_meets(p, i)
-    {
-        need[own] = need[own].max(count);
+    if let Instr::Mat(i) = instr {
+        for g in access::operand_groups(i) {
+            need[own] = need[own].max(ports_used.addend[g]);
+        }
+        if let AddSource::Act(g) = i.add_source {
+            ports_used.addend[g] = count + 1;
+        }
     }
     for a in &list {
         let table = if a.write {
@@ -109,6 +112,7 @@ pub fn assign(shape: &Shape, mut order: Vec<Instr>) -> Program {
     let mut ports_used = PortHistory {
         read: vec![[0; ENGINES]; groups],
         write: vec![[0; ENGINES]; groups],
+        addend: vec![0; groups],
     };
     // Clock at the start of every instruction so far, by engine.
     let mut clocks: [Vec<Clock>; ENGINES] = Default::default();
@@ -116,15 +120,7 @@ pub fn assign(shape: &Shape, mut order: Vec<Instr>) -> Program {
     for instr in &mut order {
         let own = instr.engine() as usize;
         let count = clocks[own].len();
-        let previous_mat = program.mat.last();
-        let need = dependencies(
-            instr,
-            &space,
-            &mut history,
-            &mut ports_used,
-            previous_mat,
-            count,
-        );
+        let need = dependencies(instr, &space, &mut history, &mut ports_used, count);
         let base = clocks[own].last().copied().unwrap_or_default();
         let implied = |wait: &Clock| {
             let mut clock = base;

@@ -3,6 +3,10 @@
 //! One formula places every matrix (`docs/machine.md` section 1), so a tile's stream, a weight's bank and
 //! the order of the state stream all follow from [`Matrix`].
 
+mod state;
+
+pub use state::{Beat, RawParameter, TrainerState, beats_to_state, state_to_beats};
+
 use super::isa::Stream;
 use crate::config::model::ModelConfig;
 use crate::num::constants::{Constants, position_code};
@@ -161,89 +165,6 @@ impl WeightLayout {
     }
 }
 
-/// Raw storage bits of one parameter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RawParameter {
-    pub w: u32,
-    pub m: u32,
-    pub v: u32,
-}
-
-/// Everything the state stream carries, in logical order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TrainerState {
-    /// Row-major matrices: E, then Wqkv, Wo, W1, W2 of each layer.
-    pub tensors: Vec<Vec<RawParameter>>,
-    /// Index `p*d + j`, FP32 bits.
-    pub layernorm: Vec<RawParameter>,
-    /// Steps done.
-    pub step: u32,
-    /// FP32 bits of beta1^step and beta2^step.
-    pub p1: u32,
-    pub p2: u32,
-    pub seed: u32,
-}
-
-/// One 128-bit beat, least significant word first.
-pub type Beat = [u32; 4];
-
-/// The state stream of `docs/machine.md` section 6; positions that hold no weight carry zero.
-pub fn state_to_beats(layout: &WeightLayout, state: &TrainerState) -> Vec<Beat> {
-    let beat = |p: RawParameter| [p.w, p.m, p.v, 0];
-    let mut beats = Vec::with_capacity(layout.depth * layout.b + state.layernorm.len() + 1);
-    for address in 0..layout.depth {
-        for bank in 0..layout.b {
-            let p = layout
-                .locate(bank, address)
-                .map_or_else(RawParameter::default, |(t, e)| state.tensors[t][e]);
-            beats.push(beat(p));
-        }
-    }
-    beats.extend(state.layernorm.iter().map(|&p| beat(p)));
-    beats.push([state.step, state.p1, state.p2, state.seed]);
-    beats
-}
-
-/// Inverse of [`state_to_beats`]; an error names the length that was expected.
-pub fn beats_to_state(
-    model: &ModelConfig,
-    layout: &WeightLayout,
-    beats: &[Beat],
-) -> Result<TrainerState, String> {
-    let matrix_beats = layout.depth * layout.b;
-    let expected = matrix_beats + model.layernorm_parameters() + 1;
-    if beats.len() != expected {
-        return Err(format!(
-            "state stream has {} beats, this model on this array has {expected}",
-            beats.len()
-        ));
-    }
-    let raw = |beat: &Beat| RawParameter {
-        w: beat[0],
-        m: beat[1],
-        v: beat[2],
-    };
-    let mut tensors: Vec<Vec<RawParameter>> = layout
-        .tensors
-        .iter()
-        .map(|m| vec![RawParameter::default(); m.rows * m.cols])
-        .collect();
-    for (n, beat) in beats[..matrix_beats].iter().enumerate() {
-        if let Some((t, e)) = layout.locate(n % layout.b, n / layout.b) {
-            tensors[t][e] = raw(beat);
-        }
-    }
-    let last = &beats[expected - 1];
-    Ok(TrainerState {
-        tensors,
-        layernorm: beats[matrix_beats..expected - 1].iter().map(raw).collect(),
-        step: last[0],
-        p1: last[1],
-        p2: last[2],
-        seed: last[3],
-    })
-}
-
 /// Position ROM, `[bank][address]` FP32 bits: `PE [T, d]` in skewed banks from address 0.
 pub fn position_banks(model: &ModelConfig, b: usize) -> Vec<Vec<u32>> {
     let matrix = position_matrix(model);
@@ -309,35 +230,6 @@ mod tests {
             }
             assert_eq!(seen.len(), model.matrix_parameters());
         }
-    }
-
-    #[test]
-    fn state_survives_the_stream() {
-        let model = odd_model();
-        let layout = WeightLayout::new(&model, 11);
-        let mut n = 0u32;
-        let mut next = || {
-            n += 1;
-            RawParameter {
-                w: n,
-                m: n ^ 0x5555,
-                v: n << 8,
-            }
-        };
-        let state = TrainerState {
-            tensors: weight_shapes(&model)
-                .into_iter()
-                .map(|(r, c)| (0..r * c).map(|_| next()).collect())
-                .collect(),
-            layernorm: (0..model.layernorm_parameters()).map(|_| next()).collect(),
-            step: 7,
-            p1: 1,
-            p2: 2,
-            seed: 3,
-        };
-        let beats = state_to_beats(&layout, &state);
-        assert_eq!(beats_to_state(&model, &layout, &beats), Ok(state));
-        assert!(beats_to_state(&model, &layout, &beats[1..]).is_err());
     }
 
     #[test]

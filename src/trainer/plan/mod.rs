@@ -1,0 +1,420 @@
+//! The planner: array shape, memories, programs, resources and cycles of a model on a device.
+//!
+//! Everything the netlist needs is in [`Plan`]; nothing else decides a size.
+
+mod memory;
+mod nearest;
+mod resources;
+mod search;
+
+pub use memory::{MemoryKind, MemoryLine, MemoryPorts};
+pub use nearest::nearest;
+pub use resources::{ModuleCost, Resources};
+
+use serde::Serialize;
+
+use super::cycles::{Costs, OperatorCycles, Timeline, simulate};
+use super::isa::{Engine, Program, Shape};
+use super::layout::{WeightLayout, constant_table, position_banks};
+use super::program::{Instr, Logical};
+use crate::config::model::{Compute, ModelConfig, MomentFormat};
+use crate::num::block::MAX_K;
+
+/// What the user may fix; everything else is chosen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// B, rows and columns of the array.
+    pub array: Option<usize>,
+    /// G, Adam lanes.
+    pub adam_lanes: Option<usize>,
+    /// Number of activation groups.
+    pub groups: Option<usize>,
+}
+
+/// A part: what it has, how much of it a design may fill, and the clock of the plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    pub name: String,
+    pub available: Resources,
+    /// Share of the LUTs that may be used.
+    pub lut_share: f64,
+    pub clock_mhz: f64,
+}
+
+/// Share of the LUTs that place and route can be expected to fill.
+pub const LUT_SHARE: f64 = 0.85;
+
+/// A resource that is short.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shortfall {
+    pub resource: &'static str,
+    pub used: f64,
+    pub available: f64,
+}
+
+/// A planned machine.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub model: ModelConfig,
+    pub target: Target,
+    pub shape: Shape,
+    pub weights: WeightLayout,
+    pub program: Program,
+    /// Operator of every instruction, by engine.
+    pub operators: [Vec<&'static str>; 3],
+    /// Where every logical buffer lies and when it lives.
+    pub buffers: Vec<BufferPlace>,
+    pub memories: Vec<MemoryLine>,
+    /// Memory of the moments.
+    pub moment_kind: MemoryKind,
+    pub modules: Vec<ModuleCost>,
+    pub used: Resources,
+    pub shortfall: Vec<Shortfall>,
+    pub timeline: Timeline,
+}
+
+/// A logical buffer: its place, and its first and last use as instruction numbers of the global order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BufferPlace {
+    pub name: String,
+    pub group: usize,
+    pub base: usize,
+    pub words: usize,
+    pub first: usize,
+    pub last: usize,
+}
+
+/// Why a model has no plan on any device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    #[error(
+        "a product of this model sums {0} terms; the 48-bit accumulator takes at most {MAX_K}: make vocab, seq_len, ff_dim and 3*embed_dim smaller"
+    )]
+    TooLong(usize),
+    #[error("compute = \"fp32\" exists in the reference only; the machine computes in block18")]
+    Fp32Compute,
+    #[error("8-bit block moments have no machine yet; use moment_format = \"bf16\" or \"fp32\"")]
+    Int8Moments,
+    #[error("an array of {0} rows is not possible; 2 to {MAX_ARRAY} are")]
+    Array(usize),
+    #[error(
+        "{lanes} Adam lanes do not divide {array} rows into equal shares of at least 2; possible: {possible}"
+    )]
+    Lanes {
+        lanes: usize,
+        array: usize,
+        possible: String,
+    },
+    #[error("{0} activation groups are not possible; {MIN_GROUPS} to {MAX_GROUPS} are")]
+    Groups(usize),
+    #[error("the model has a dimension of 0")]
+    Empty,
+}
+
+/// Largest array that is considered.
+pub const MAX_ARRAY: usize = 128;
+/// A pass of the vector unit reads two groups while a product reads two and an addend.
+pub const MIN_GROUPS: usize = 3;
+pub const MAX_GROUPS: usize = 16;
+
+impl Plan {
+    /// The fastest plan that fits `target`; when none does, the plan that misses by least, with its shortfall.
+    pub fn new(model: &ModelConfig, target: &Target, options: &Options) -> Result<Self, PlanError> {
+        check(model, options)?;
+        Ok(search::search(model, target, options))
+    }
+
+    pub fn fits(&self) -> bool {
+        self.shortfall.is_empty()
+    }
+
+    /// Cycles of one training sample.
+    pub fn cycles_per_sample(&self) -> u64 {
+        self.timeline.total
+    }
+
+    /// Milliseconds of one training sample at the planned clock.
+    pub fn ms_per_sample(&self) -> f64 {
+        self.timeline.total as f64 / (self.target.clock_mhz * 1000.0)
+    }
+
+    /// Multiply-accumulate cells.
+    pub fn mac_lanes(&self) -> usize {
+        self.shape.b * self.shape.b
+    }
+
+    /// Busy and waiting cycles by engine and operator.
+    pub fn breakdown(&self) -> Vec<OperatorCycles> {
+        self.timeline.breakdown(&self.operators)
+    }
+
+    /// Position ROM, `[bank][address]` FP32 bits.
+    pub fn position_banks(&self) -> Vec<Vec<u32>> {
+        position_banks(&self.model, self.shape.b)
+    }
+
+    /// First weight address of each weight tensor.
+    pub fn tensor_bases(&self) -> Vec<usize> {
+        self.weights.tensors.iter().map(|t| t.base).collect()
+    }
+
+    /// Words of the three programs, largest first use of the ROMs: (engine, words, bits of a word).
+    pub fn program_roms(&self) -> [(Engine, usize, usize); 3] {
+        memory_of_programs(&self.shape, &self.program)
+    }
+
+    /// The plan as the JSON object of `nfgen plan --json`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let a = &self.target.available;
+        let pair =
+            |used: f64, available: f64| serde_json::json!({"used": used, "available": available});
+        let engines = |e: usize| {
+            let busy: u64 = (0..self.timeline.start[e].len())
+                .map(|n| self.timeline.ready[e][n] - self.timeline.start[e][n])
+                .sum();
+            serde_json::json!({"instructions": self.timeline.start[e].len(), "busy_cycles": busy})
+        };
+        serde_json::json!({
+            "model": self.model.name,
+            "device": self.target.name,
+            "parameters": self.model.parameters(),
+            "fits": self.fits(),
+            "shortfall": self.shortfall,
+            "array": [self.shape.b, self.shape.b],
+            "mac_lanes": self.mac_lanes(),
+            "adam_lanes": self.shape.adam_lanes,
+            "activation_groups": self.shape.group_depth,
+            "bram36": pair(self.used.bram36, a.bram36),
+            "uram": pair(self.used.uram, a.uram),
+            "dsp": pair(self.used.dsp, a.dsp),
+            "lut": pair(self.used.lut, a.lut),
+            "ff": pair(self.used.ff, a.ff),
+            "lut_share": self.target.lut_share,
+            "clock_mhz": self.target.clock_mhz,
+            "cycles_per_sample": self.cycles_per_sample(),
+            "ms_per_sample": self.ms_per_sample(),
+            "engines": {"mat": engines(0), "vec": engines(1), "adam": engines(2)},
+            "phase_starts": self.timeline.phase_starts(&self.program),
+            "operators": self.breakdown(),
+            "modules": self.modules,
+            "buffers": self.memories,
+            "activations": self.buffers,
+        })
+    }
+}
+
+fn check(model: &ModelConfig, options: &Options) -> Result<(), PlanError> {
+    let dims = [
+        model.vocab,
+        model.seq_len,
+        model.embed_dim,
+        model.heads,
+        model.ff_dim,
+        model.layers,
+    ];
+    if dims.contains(&0) {
+        return Err(PlanError::Empty);
+    }
+    if model.compute == Compute::Fp32 {
+        return Err(PlanError::Fp32Compute);
+    }
+    let k = [
+        model.vocab,
+        model.seq_len,
+        3 * model.embed_dim,
+        model.ff_dim,
+    ];
+    if let Some(&k) = k.iter().find(|&&k| k > MAX_K) {
+        return Err(PlanError::TooLong(k));
+    }
+    if let Some(b) = options.array {
+        if !(2..=MAX_ARRAY).contains(&b) {
+            return Err(PlanError::Array(b));
+        }
+        if let Some(lanes) = options.adam_lanes
+            && !lane_counts(b).contains(&lanes)
+        {
+            let possible: Vec<String> = lane_counts(b).iter().map(usize::to_string).collect();
+            return Err(PlanError::Lanes {
+                lanes,
+                array: b,
+                possible: possible.join(", "),
+            });
+        }
+    }
+    match options.groups {
+        Some(n) if !(MIN_GROUPS..=MAX_GROUPS).contains(&n) => Err(PlanError::Groups(n)),
+        _ => Ok(()),
+    }
+}
+
+/// Adam lanes that an array of `b` rows can have: divisors with at least two banks each, most first.
+pub fn lane_counts(b: usize) -> Vec<usize> {
+    (1..=b / 2).rev().filter(|g| b.is_multiple_of(*g)).collect()
+}
+
+/// Bits of a stored moment.
+fn moment_bits(model: &ModelConfig) -> usize {
+    match model.moment_format {
+        MomentFormat::Fp32 => 32,
+        MomentFormat::Bf16 => 16,
+        MomentFormat::Int8 => 8,
+    }
+}
+
+fn memory_of_programs(shape: &Shape, program: &Program) -> [(Engine, usize, usize); 3] {
+    use super::encode::{encode_adam, encode_mat, encode_vec};
+    let mat = encode_mat(shape, &program.mat);
+    let vec = encode_vec(&program.vec);
+    let adam = encode_adam(&program.adam);
+    [
+        (Engine::Mat, program.mat.len(), mat.layout.width as usize),
+        (Engine::Vec, program.vec.len(), vec.layout.width as usize),
+        (Engine::Adam, program.adam.len(), adam.layout.width as usize),
+    ]
+}
+
+/// Memories of a machine.
+fn memories(
+    model: &ModelConfig,
+    shape: &Shape,
+    program: &Program,
+    moment_kind: MemoryKind,
+) -> Vec<MemoryLine> {
+    use MemoryKind::{Block, Distributed};
+    use MemoryPorts::{DualRom, Rom, Simple, True};
+    let (b, g) = (shape.b, shape.adam_lanes);
+    let (t, d, v) = (model.seq_len, model.embed_dim, model.vocab);
+    let p = model.matrix_parameters();
+    let line = MemoryLine::new;
+    let small = |depth: usize| if depth <= 64 { Distributed } else { Block };
+    let mut list = vec![
+        line(
+            "weights",
+            p,
+            (shape.weight_depth, model.weight_format.bits() as usize),
+            b,
+            True,
+            Block,
+        ),
+        line(
+            "moments",
+            p,
+            (shape.weight_depth * (b / g), 2 * moment_bits(model)),
+            g,
+            Simple,
+            moment_kind,
+        ),
+    ];
+    for (n, &depth) in shape.group_depth.iter().enumerate() {
+        list.push(line(
+            &format!("activations {n}"),
+            depth * b,
+            (depth, 32),
+            b,
+            Simple,
+            small(depth),
+        ));
+    }
+    list.extend([
+        line(
+            "position code",
+            t * d,
+            (shape.position_depth, 32),
+            b,
+            Rom,
+            small(shape.position_depth),
+        ),
+        line(
+            "gradient tiles",
+            2 * b * b,
+            (2 * b, 32),
+            b,
+            Simple,
+            Distributed,
+        ),
+        line(
+            "layernorm parameters",
+            shape.layernorm_words,
+            (shape.layernorm_words, 32),
+            5,
+            Simple,
+            small(shape.layernorm_words),
+        ),
+        line(
+            "function tables",
+            2048,
+            (2048, 36),
+            b.div_ceil(2),
+            DualRom,
+            Block,
+        ),
+        line(
+            "scalar file",
+            shape.scalar_rows * b,
+            (shape.scalar_rows, 32),
+            3 * b,
+            Simple,
+            Distributed,
+        ),
+        line("logits", v, (v, 32), 1, Simple, Block),
+    ]);
+    for (engine, words, width) in memory_of_programs(shape, program) {
+        let kind = if words > 32 { Block } else { Distributed };
+        let name = format!("program {engine:?}").to_lowercase();
+        list.push(line(&name, words, (words, width), 1, Rom, kind));
+    }
+    list
+}
+
+/// What a design lacks on a target.
+fn shortfall(used: &Resources, target: &Target) -> Vec<Shortfall> {
+    let a = &target.available;
+    [
+        ("bram36", used.bram36, a.bram36),
+        ("uram", used.uram, a.uram),
+        ("dsp", used.dsp, a.dsp),
+        ("lut", used.lut, (a.lut * target.lut_share).floor()),
+        ("ff", used.ff, a.ff),
+        ("lutram_bits", used.lutram_bits, a.lutram_bits),
+    ]
+    .into_iter()
+    .filter(|(_, used, available)| used > available)
+    .map(|(resource, used, available)| Shortfall {
+        resource,
+        used,
+        available,
+    })
+    .collect()
+}
+
+/// Sizes that follow from model, array and lanes; groups and exponents come with the placement.
+fn frame(model: &ModelConfig, weights: &WeightLayout, logical: &Logical, g: usize) -> Shape {
+    Shape {
+        b: weights.b,
+        adam_lanes: g,
+        group_depth: vec![],
+        position_depth: model.seq_len.div_ceil(weights.b) * model.embed_dim,
+        weight_depth: weights.depth,
+        layernorm_words: model.layernorm_parameters(),
+        scalar_rows: logical.scalar_rows,
+        mat_exps: 0,
+        vec_exps: 0,
+        weight_exps: weights.tensors.len(),
+        constants: constant_table(model),
+    }
+}
+
+/// Operators by engine, from the global order.
+fn operators(logical: &Logical) -> [Vec<&'static str>; 3] {
+    let mut lists: [Vec<&'static str>; 3] = Default::default();
+    for (instr, &operator) in logical.instrs.iter().zip(&logical.operators) {
+        lists[Instr::engine(instr) as usize].push(operator);
+    }
+    lists
+}
+
+/// Timeline of a program; the planner's programs cannot deadlock, as all their waits point backwards.
+fn timeline(shape: &Shape, program: &Program) -> Timeline {
+    simulate(program, &Costs::new(shape.b, shape.adam_lanes)).unwrap_or_default()
+}
