@@ -15,7 +15,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("dsl", &[]),
     ("hw", &["dsl", "num", "trainer", "config"]),
     ("trainer", &["config", "num", "dsl", "hw", "emit"]),
-    ("cgla", &["config", "num", "dsl", "hw", "emit", "bitnet"]),
+    (
+        "cgla",
+        &["config", "num", "dsl", "hw", "emit", "bitnet", "sim"],
+    ),
     ("bitnet", &["config"]),
     ("emit", &["config", "dsl"]),
     (

@@ -1,9 +1,14 @@
 //! Arguments that several verbs share.
 
-use clap::Args;
+use std::path::PathBuf;
 
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{Exit, Output};
 use crate::config::{self, Device, ModelConfig};
 use crate::diag::Problems;
+use crate::emit::{Difference, FileSet};
 
 /// `--model NAME|FILE` and `--set key=value`.
 #[derive(Clone, Debug, Args)]
@@ -35,4 +40,81 @@ impl DeviceArgs {
     pub fn resolve(&self) -> Result<Device, Problems> {
         config::load_device(&self.device)
     }
+}
+
+/// `-o DIR`, `--check` and `--clock MHZ`: what every verb that emits a design takes.
+#[derive(Clone, Debug, Args)]
+pub struct EmitArgs {
+    /// Output folder [default: generated/NAME]
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Compare with what is on disk and write nothing; exit code 1 on a difference
+    #[arg(long)]
+    pub check: bool,
+    /// Clock of the core in MHz [default: the device's]
+    #[arg(long, value_name = "MHZ", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub clock: Option<u64>,
+}
+
+impl EmitArgs {
+    /// The clock that was asked for, or the device's own.
+    pub fn clock_mhz(&self, device: &Device) -> u64 {
+        self.clock.unwrap_or(device.clock_mhz)
+    }
+
+    /// Writes a design, or compares it with `--check`, and reports which files differ.
+    pub fn deliver(&self, name: &str, files: &FileSet, out: &Output) -> Result<Exit, Problems> {
+        let folder = match &self.out {
+            Some(folder) => folder.clone(),
+            None => PathBuf::from("generated").join(name),
+        };
+        let shown = folder.display();
+        let rtl_sha256 = files.sha256_below("rtl");
+        if self.check {
+            let differences = files.compare(&folder)?;
+            let drift: Vec<Value> = differences.iter().map(drift_object).collect();
+            out.object(&json!({
+                "folder": folder, "files": files.len(), "clean": drift.is_empty(), "drift": drift,
+                "rtl_sha256": rtl_sha256,
+            }));
+            for difference in &differences {
+                out.say(difference.to_string());
+            }
+            if differences.is_empty() {
+                out.say(format!(
+                    "{shown}: {} files, as they would be emitted",
+                    files.len()
+                ));
+                return Ok(Exit::Done);
+            }
+            out.say(format!(
+                "{shown}: {} of {} files differ",
+                differences.len(),
+                files.len()
+            ));
+            return Ok(Exit::Difference);
+        }
+        let written = files.write(&folder)?;
+        out.object(&json!({
+            "folder": folder, "files": files.len(), "written": written.written,
+            "unchanged": written.unchanged, "removed": written.removed, "rtl_sha256": rtl_sha256,
+        }));
+        out.say(format!(
+            "{shown}: {} files, {} written, {} unchanged, {} removed",
+            files.len(),
+            written.written.len(),
+            written.unchanged,
+            written.removed.len()
+        ));
+        Ok(Exit::Done)
+    }
+}
+
+fn drift_object(difference: &Difference) -> Value {
+    let (kind, line) = match difference {
+        Difference::Missing { .. } => ("missing", None),
+        Difference::Extra { .. } => ("extra", None),
+        Difference::Changed { line, .. } => ("changed", Some(line)),
+    };
+    json!({ "path": difference.path(), "kind": kind, "line": line })
 }

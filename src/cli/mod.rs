@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
-pub use common::{DeviceArgs, ModelArgs};
+pub use common::{DeviceArgs, EmitArgs, ModelArgs};
 pub use output::{Colour, Output};
 
 use crate::diag::{Diagnostic, Problems};

@@ -90,6 +90,9 @@ pub const TRAINER_STATES: [&str; 6] = [
     "WeightWrite",
 ];
 
+/// Words of a result packet before the logits: loss, its Q24 sum (two words), correct, step, cycles (two words).
+pub const RESULT_HEADER_WORDS: u32 = 7;
+
 /// Reset values that depend on the design.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrainerResets {
@@ -283,9 +286,9 @@ pub fn trainer_map(model: &ModelConfig, resets: &TrainerResets) -> RegisterMap {
     )
     .add(
         "SEED",
-        ReadWrite,
+        ReadOnly,
         model.seed,
-        "seed of stochastic rounding; WEIGHT_WRITE loads it too",
+        "seed of stochastic rounding; WEIGHT_WRITE loads it with the rest of a saved run",
     )
     .add(
         "LR_PEAK",

@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::core::{Core, TextFile};
-use super::regmap::{Access, Register};
+use super::regmap::{Access, RESULT_HEADER_WORDS, Register};
 use super::vivado::{Slave, slaves};
 use super::{GENERATOR, IP_VERSION, Target};
 
@@ -49,6 +49,7 @@ struct DriverHeader<'a> {
     generator: &'a str,
     name: &'a str,
     seq_len: u32,
+    header_words: u32,
     slaves: Vec<Slave>,
 }
 
@@ -69,6 +70,8 @@ struct Overlay<'a> {
     registers: &'a [Register],
     id: u32,
     seq_len: u32,
+    vocab: u32,
+    header_words: u32,
     busy: u32,
     errors: u32,
     start_train: u32,
@@ -176,6 +179,7 @@ fn trainer_drivers(core: &Core) -> Result<Vec<(String, String)>, askama::Error> 
         generator: GENERATOR,
         name: &core.name,
         seq_len: reset("MODEL_SEQ_LEN"),
+        header_words: RESULT_HEADER_WORDS,
         slaves: slaves(core),
     };
     let source = DriverSource {
@@ -190,6 +194,8 @@ fn trainer_drivers(core: &Core) -> Result<Vec<(String, String)>, askama::Error> 
         registers: &map.registers,
         id: reset("ID"),
         seq_len: reset("MODEL_SEQ_LEN"),
+        vocab: reset("MODEL_VOCAB"),
+        header_words: RESULT_HEADER_WORDS,
         busy: mask("STATUS", &["BUSY"]),
         errors: mask("STATUS", &["ERROR_NUMBER", "ERROR_TOKEN", "ERROR_WEIGHT"]),
         start_train: mask("CONTROL", &["START_TRAIN"]),

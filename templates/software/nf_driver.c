@@ -132,26 +132,26 @@ static nf_result command(const nf_device *device, volatile uint32_t *dma, uint32
 }
 
 static nf_result sample(const nf_device *device, uint32_t start, const nf_buffer *tokens, const nf_buffer *result,
-                        nf_report *report)
+                        uint32_t logits, nf_report *report)
 {
     uint32_t in_bytes = 4u * (NF_TRAINER_MODEL_SEQ_LEN_VALUE + 1u);
-    uint32_t out_bytes = result != NULL ? result->bytes & ~3u : 0;
+    uint32_t out_bytes = 4u * (NF_RESULT_HEADER_WORDS + logits);
     nf_result done = command(device, device->token_dma, start, tokens, in_bytes, result, out_bytes);
 
     if (done == NF_OK && report != NULL) {
-        uint32_t loss = get(device, NF_TRAINER_LOSS);
+        const uint32_t *packet = result->data;
 
-        memcpy(&report->loss, &loss, sizeof loss);
-        report->correct = get(device, NF_TRAINER_CORRECT);
-        report->step = get(device, NF_TRAINER_STEP);
-        report->cycles = ((uint64_t)get(device, NF_TRAINER_CYCLE_HI) << 32) | get(device, NF_TRAINER_CYCLE_LO);
+        memcpy(&report->loss, packet, sizeof report->loss);
+        report->correct = packet[3];
+        report->step = packet[4];
+        report->cycles = ((uint64_t)packet[6] << 32) | packet[5];
     }
     return done;
 }
 
 nf_result nf_train(const nf_device *device, const nf_buffer *tokens, const nf_buffer *result, nf_report *report)
 {
-    return sample(device, NF_TRAINER_CONTROL_START_TRAIN, tokens, result, report);
+    return sample(device, NF_TRAINER_CONTROL_START_TRAIN, tokens, result, 0, report);
 }
 
 nf_result nf_evaluate(const nf_device *device, const nf_buffer *tokens, const nf_buffer *result, uint32_t position,
@@ -160,7 +160,7 @@ nf_result nf_evaluate(const nf_device *device, const nf_buffer *tokens, const nf
     if (position >= NF_TRAINER_MODEL_SEQ_LEN_VALUE)
         return NF_BAD_ARGUMENT;
     put(device, NF_TRAINER_LOGIT_POSITION, position);
-    return sample(device, NF_TRAINER_CONTROL_START_EVAL, tokens, result, report);
+    return sample(device, NF_TRAINER_CONTROL_START_EVAL, tokens, result, NF_TRAINER_MODEL_VOCAB_VALUE, report);
 }
 
 size_t nf_state_bytes(const nf_device *device)

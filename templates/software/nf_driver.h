@@ -54,10 +54,15 @@ const char *nf_result_text(nf_result result);
 /* Reads the ID and writes and reads SCRATCH, so that every word position of a 16-byte line is tried. */
 nf_result nf_selftest(const nf_device *device);
 
-/* Trains on one sample: seq_len + 1 tokens as 32-bit words in `tokens`. `result` receives the result stream. */
+/* Words of a result packet: loss, its sum with 24 fraction bits (low, high), correct, step, cycles (low, high);
+ * after a forward pass the logits of one position follow as FP32 words. */
+#define NF_RESULT_HEADER_WORDS {{ header_words }}u
+
+/* Trains on one sample: seq_len + 1 tokens as 32-bit words in `tokens`. `result` receives the result packet, which the
+ * core sends for every sample and waits to be rid of. `report` may be NULL. */
 nf_result nf_train(const nf_device *device, const nf_buffer *tokens, const nf_buffer *result, nf_report *report);
 
-/* Forward pass on one sample; `result` receives the logits of `position` as FP32 words. */
+/* Forward pass on one sample; the logits of `position` follow the header in `result`. */
 nf_result nf_evaluate(const nf_device *device, const nf_buffer *tokens, const nf_buffer *result, uint32_t position,
                       nf_report *report);
 

@@ -22,6 +22,9 @@ REGISTERS = {
 }
 ID = {{ id|hex8 }}
 SEQ_LEN = {{ seq_len }}
+VOCAB = {{ vocab }}
+# Words of a result packet: loss, its sum with 24 fraction bits (two), correct, step, cycles (two); then logits.
+HEADER_WORDS = {{ header_words }}
 BUSY = {{ busy|hex8 }}
 ERRORS = {{ errors|hex8 }}
 
@@ -61,11 +64,6 @@ class Trainer(DefaultIP):
             if time.monotonic() > end:
                 raise TrainerError(f"still busy after {seconds} s, STATUS {status:#010x}")
 
-    def report(self):
-        loss = struct.unpack("<f", struct.pack("<I", self.get("LOSS")))[0]
-        cycles = self.get("CYCLE_HI") << 32 | self.get("CYCLE_LO")
-        return {"loss": loss, "correct": self.get("CORRECT"), "step": self.get("STEP"), "cycles": cycles}
-
 
 class TrainerOverlay(Overlay):
     """The whole design: core and DMA engines."""
@@ -73,32 +71,35 @@ class TrainerOverlay(Overlay):
     def __init__(self, bitfile, **arguments):
         super().__init__(bitfile, **arguments)
         self._tokens = allocate(SEQ_LEN + 1, dtype=numpy.uint32)
+        self._result = allocate(HEADER_WORDS + VOCAB, dtype=numpy.uint32)
 
     def selftest(self):
         self.core.selftest()
 
-    def _sample(self, command, tokens, result, seconds):
+    def _sample(self, command, tokens, seconds):
         if len(tokens) != SEQ_LEN + 1:
             raise ValueError(f"a sample has {SEQ_LEN + 1} tokens, not {len(tokens)}")
         self._tokens[:] = tokens
-        if result is not None:
-            self.{{ token_dma }}.recvchannel.transfer(result)
+        # The core sends a result packet for every sample and waits to be rid of it.
+        self.{{ token_dma }}.recvchannel.transfer(self._result)
         self.core.put("CONTROL", command)
         self.{{ token_dma }}.sendchannel.transfer(self._tokens)
         self.{{ token_dma }}.sendchannel.wait()
-        if result is not None:
-            self.{{ token_dma }}.recvchannel.wait()
+        self.{{ token_dma }}.recvchannel.wait()
         self.core.wait(seconds)
-        return self.core.report()
+        packet = [int(word) for word in self._result[:HEADER_WORDS]]
+        loss = struct.unpack("<f", struct.pack("<I", packet[0]))[0]
+        return {"loss": loss, "correct": packet[3], "step": packet[4], "cycles": packet[6] << 32 | packet[5]}
 
-    def train(self, tokens, result=None, seconds=10.0):
+    def train(self, tokens, seconds=10.0):
         """One training step. Returns loss, correct, step and cycles."""
-        return self._sample({{ start_train }}, tokens, result, seconds)
+        return self._sample({{ start_train }}, tokens, seconds)
 
-    def evaluate(self, tokens, result=None, position=SEQ_LEN - 1, seconds=10.0):
-        """A forward pass; `result` receives the logits of `position`."""
+    def evaluate(self, tokens, position=SEQ_LEN - 1, seconds=10.0):
+        """A forward pass. Returns the report and the logits of `position`."""
         self.core.put("LOGIT_POSITION", position)
-        return self._sample({{ start_eval }}, tokens, result, seconds)
+        report = self._sample({{ start_eval }}, tokens, seconds)
+        return report, numpy.array(self._result[HEADER_WORDS:]).view(numpy.float32)
 
     def _state(self):
         return allocate((self.core.get("STATE_BEATS"), 4), dtype=numpy.uint32)

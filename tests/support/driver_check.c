@@ -33,8 +33,10 @@ static void expect(const char *what, int got, int wanted)
 int main(void)
 {
     static uint32_t words[4096 * 4];
+    static uint32_t result_words[NF_RESULT_HEADER_WORDS + NF_TRAINER_MODEL_VOCAB_VALUE];
     nf_device device = {core, dma, dma, 100};
     nf_buffer buffer = {words, 0x1000, sizeof words};
+    nf_buffer result = {result_words, 0x9000, sizeof result_words};
     nf_buffer odd = {words, 0x1004, sizeof words};
     nf_buffer small = {words, 0x1000, 4};
     nf_report report;
@@ -49,18 +51,19 @@ int main(void)
     expect("lost word", nf_selftest(&device), NF_BUS_WIDTH);
 
     reset();
-    memcpy(&core[NF_TRAINER_LOSS / 4], &loss, sizeof loss);
-    core[NF_TRAINER_CYCLE_HI / 4] = 1;
-    expect("train", nf_train(&device, &buffer, NULL, &report), NF_OK);
+    memcpy(result_words, &loss, sizeof loss);
+    result_words[6] = 1;
+    expect("train", nf_train(&device, &buffer, &result, &report), NF_OK);
     if (report.loss != 1.5f || report.cycles != 1ull << 32)
         failures++, printf("report is wrong\n");
     if (core[NF_TRAINER_CONTROL / 4] != NF_TRAINER_CONTROL_START_TRAIN || dma[0x18 / 4] != 0x1000 ||
-        dma[0x28 / 4] != 4 * (NF_TRAINER_MODEL_SEQ_LEN_VALUE + 1))
+        dma[0x28 / 4] != 4 * (NF_TRAINER_MODEL_SEQ_LEN_VALUE + 1) || dma[(0x30 + 0x28) / 4] != 4 * NF_RESULT_HEADER_WORDS)
         failures++, printf("train wrote the wrong registers\n");
-    expect("misaligned", nf_train(&device, &odd, NULL, NULL), NF_BAD_ARGUMENT);
+    expect("no result buffer", nf_train(&device, &buffer, NULL, NULL), NF_BAD_ARGUMENT);
+    expect("misaligned", nf_train(&device, &odd, &result, NULL), NF_BAD_ARGUMENT);
     expect("too small", nf_save(&device, &small), NF_BAD_ARGUMENT);
-    expect("position", nf_evaluate(&device, &buffer, &buffer, NF_TRAINER_MODEL_SEQ_LEN_VALUE, NULL), NF_BAD_ARGUMENT);
-    expect("evaluate", nf_evaluate(&device, &buffer, &buffer, 3, &report), NF_OK);
+    expect("position", nf_evaluate(&device, &buffer, &result, NF_TRAINER_MODEL_SEQ_LEN_VALUE, NULL), NF_BAD_ARGUMENT);
+    expect("evaluate", nf_evaluate(&device, &buffer, &result, 3, &report), NF_OK);
     expect("save", nf_save(&device, &buffer), NF_OK);
     if (dma[(0x30 + 0x28) / 4] != nf_state_bytes(&device))
         failures++, printf("save asked for the wrong length\n");
