@@ -21,10 +21,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("bitnet", &["config"]),
     ("emit", &["config", "dsl"]),
+    ("compile", &["config", "num", "dsl", "hw", "trainer", "emit"]),
     (
         "sim",
         &[
             "config",
+            "compile",
             "num",
             "emit",
             "trainer",
@@ -46,6 +48,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "cgla",
             "bitnet",
             "emit",
+            "compile",
             "sim",
         ],
     ),

@@ -133,6 +133,7 @@ impl Module {
                 synthesis: None,
                 has_clk: false,
                 has_rst: false,
+                axi_clock: None,
                 live: vec![],
                 comb_deps: vec![],
             },
@@ -157,6 +158,12 @@ impl Module {
     /// One or more lines for the head of the emitted file: what the module does, latency, rate.
     pub fn doc(&self, text: &str) {
         self.inner.borrow_mut().def.doc = text.trim().to_string();
+    }
+
+    /// Makes the module the top of an AXI core: its clock is called `aclk`, its reset is `aresetn`
+    /// (active low, synchronised inside). `buses` lists the interfaces that belong to the clock.
+    pub fn axi_clock(&self, buses: &[&str]) {
+        self.inner.borrow_mut().def.axi_clock = Some(buses.join(":"));
     }
 
     /// Opens a part of the emitted text under a comment, e.g. a pipeline stage.

@@ -254,7 +254,7 @@ const KEYWORDS: &[&str] = &[
 ];
 
 /// Names the printer uses itself.
-const RESERVED: &[&str] = &["clk", "rst", "unused_bits"];
+const RESERVED: &[&str] = &["clk", "rst", "aclk", "aresetn", "unused_bits"];
 
 /// Whether `word` is a Verilog or SystemVerilog keyword (or `inf`, which linters reserve).
 pub fn is_keyword(word: &str) -> bool {

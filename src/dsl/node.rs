@@ -405,6 +405,9 @@ pub struct ModuleDef {
     pub has_clk: bool,
     /// Whether the module has a `rst` port.
     pub has_rst: bool,
+    /// Buses that `aclk` serves when the module has the clock and reset ports of an AXI core,
+    /// `aclk` and `aresetn`, instead of `clk` and `rst`.
+    pub axi_clock: Option<String>,
     /// Nodes that reach an output, an instance, or a check; the others are not printed.
     pub live: Vec<bool>,
     /// For each output, the inputs it depends on without a register in between.

@@ -36,6 +36,21 @@ pub fn print_module(def: &ModuleDef, header: &str) -> String {
     p.out
 }
 
+/// Clock and reset of an AXI core's top module.
+const AXI_CLOCKING: &str = "
+    // aresetn passes two registers and becomes rst: synchronous, active high.
+    wire clk = aclk;
+    (* ASYNC_REG = \"TRUE\" *)
+    reg reset_meta_q = 1'b1;
+    (* ASYNC_REG = \"TRUE\" *)
+    reg rst = 1'b1;
+
+    always @(posedge clk) begin
+        reset_meta_q <= ~aresetn;
+        rst <= reset_meta_q;
+    end
+";
+
 struct Printer<'p> {
     plan: &'p Plan<'p>,
     def: &'p ModuleDef,
@@ -89,11 +104,15 @@ impl Printer<'_> {
         let def = self.def;
         // (direction, kind, range, name, comment)
         let mut rows: Vec<(&str, String, &str, Option<&str>)> = vec![];
+        let (clk, rst) = match def.axi_clock {
+            Some(_) => ("aclk", "aresetn"),
+            None => ("clk", "rst"),
+        };
         if def.has_clk {
-            rows.push(("input  wire", String::new(), "clk", None));
+            rows.push(("input  wire", String::new(), clk, None));
         }
         if def.has_rst {
-            rows.push(("input  wire", String::new(), "rst", None));
+            rows.push(("input  wire", String::new(), rst, None));
         }
         for &(out, k) in &def.port_order {
             let port = if out {
@@ -122,9 +141,25 @@ impl Printer<'_> {
                 let _ = writeln!(self.out, "    // {text}");
             }
             let comma = if i == last { "" } else { "," };
+            if let (Some(buses), true) = (&def.axi_clock, name == clk) {
+                let _ = writeln!(
+                    self.out,
+                    "    (* X_INTERFACE_INFO = \"xilinx.com:signal:clock:1.0 aclk CLK\" *)\n    \
+                     (* X_INTERFACE_PARAMETER = \"ASSOCIATED_BUSIF {buses}, ASSOCIATED_RESET aresetn\" *)"
+                );
+            }
+            if def.axi_clock.is_some() && name == rst {
+                self.out.push_str(
+                    "    (* X_INTERFACE_INFO = \"xilinx.com:signal:reset:1.0 aresetn RST\" *)\n    \
+                     (* X_INTERFACE_PARAMETER = \"POLARITY ACTIVE_LOW\" *)\n",
+                );
+            }
             let _ = writeln!(self.out, "    {kind}{range:<pad$} {name}{comma}");
         }
         self.out.push_str(");\n");
+        if def.axi_clock.is_some() {
+            self.out.push_str(AXI_CLOCKING);
+        }
     }
 
     /// Constants, registers, memories and instance outputs: everything a loop may refer to.

@@ -74,6 +74,7 @@ pub(super) fn fit<'m>(sig: Sig<'m>, width: u32) -> Sig<'m> {
 pub(super) struct Wiring<'m> {
     m: &'m Module,
     inputs: BTreeMap<String, Sig<'m>>,
+    constants: BTreeMap<String, u32>,
     connected: BTreeSet<(String, String)>,
     used: BTreeSet<(String, String)>,
 }
@@ -83,13 +84,22 @@ impl<'m> Wiring<'m> {
         Wiring {
             m,
             inputs: BTreeMap::new(),
+            constants: BTreeMap::new(),
             connected: BTreeSet::new(),
             used: BTreeSet::new(),
         }
     }
 
+    /// Open inputs called `name` become the constant `value` instead of ports.
+    pub fn constant(&mut self, name: &str, value: u32) {
+        self.constants.insert(name.to_string(), value);
+    }
+
     /// An input port of the enclosing module, made on first use.
     pub fn input(&mut self, name: &str, width: u32) -> Sig<'m> {
+        if let Some(value) = self.constants.get(name) {
+            return self.m.lit(u128::from(*value), width);
+        }
         match self.inputs.get(name) {
             Some(s) => fit(*s, width),
             None => {
@@ -209,7 +219,11 @@ pub fn attention_layer(system: &System, engines: &Engines) -> Result<Arc<ModuleD
                 w.connect(s, &format!("retired_{name}"), retired[o]);
             }
         }
-        let ready = w.output(unit, "ready");
+        let mut ready = w.output(unit, "ready");
+        if k == 2 {
+            // The optimiser waits for the scalars of the step.
+            ready = ready & !w.input("adam_hold", 1);
+        }
         let retire = w.output(unit, "retire");
         w.connect(s, "ready", ready);
         w.connect(s, "retire", retire);
@@ -351,7 +365,13 @@ pub fn attention_layer(system: &System, engines: &Engines) -> Result<Arc<ModuleD
         }
         data
     };
-    let add_position = w.output(&mat, "add_position");
+    // The adder port names the position ROM by the number after the last group.
+    let add_group = readers[2].2.group;
+    let position_number = shape.group_depth.len();
+    let add_position = match is_group(add_group, position_number) {
+        true => add_group.eq_const(position_number as u128),
+        false => m.lit(0, 1),
+    };
 
     m.section("Activation groups: read data");
     for (unit, port, r) in &readers {

@@ -1,8 +1,11 @@
 //! Integration: sequencers, memories between the engines, layer, bus and top level.
 
 pub mod banks;
+pub mod build;
+pub mod bus;
 pub mod layer;
 pub mod sequencer;
+pub mod top;
 
 use crate::trainer::encode::Encoded;
 use crate::trainer::isa::Shape;

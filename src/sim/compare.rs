@@ -1,0 +1,268 @@
+//! Compares the words of a state read from the hardware with the reference's state.
+
+use serde::Serialize;
+
+use crate::config::model::ModelConfig;
+use crate::num::schedule::Schedule;
+use crate::reference::state::{Moments, TensorState};
+use crate::reference::{State, TensorId};
+use crate::trainer::layout::{RawParameter, TrainerState};
+
+/// The first word in which hardware and reference differ.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// Sample in which it was found, 1-based.
+    pub step: u32,
+    /// Tensor name, or `schedule`.
+    pub tensor: String,
+    /// `weight`, `m`, `v`, or the schedule word's name.
+    pub word: &'static str,
+    /// Row and column.
+    pub row: usize,
+    pub column: usize,
+    /// Stored bits as hexadecimal digits.
+    pub expected_bits: String,
+    pub got_bits: String,
+    pub expected: f32,
+    pub got: f32,
+    /// Distance in units of the last stored place.
+    pub ulps: u64,
+}
+
+/// Outcome of one comparison.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Comparison {
+    pub words: u64,
+    pub mismatches: u64,
+    pub first: Option<Difference>,
+}
+
+impl Comparison {
+    /// Adds another comparison, keeping the earlier first difference.
+    pub fn merge(&mut self, other: Comparison) {
+        self.words += other.words;
+        self.mismatches += other.mismatches;
+        if self.first.is_none() {
+            self.first = other.first;
+        }
+    }
+}
+
+/// The tensors in the order of the state stream: matrices, then LayerNorm vectors.
+fn stream_order(model: &ModelConfig) -> (Vec<TensorId>, Vec<TensorId>) {
+    let mut matrices = vec![TensorId::Embedding];
+    let mut vectors = vec![];
+    for l in 0..model.layers {
+        matrices.extend([
+            TensorId::Wqkv(l),
+            TensorId::Wo(l),
+            TensorId::W1(l),
+            TensorId::W2(l),
+        ]);
+        vectors.extend([
+            TensorId::Ln1Gamma(l),
+            TensorId::Ln1Beta(l),
+            TensorId::Ln2Gamma(l),
+            TensorId::Ln2Beta(l),
+        ]);
+    }
+    (matrices, vectors)
+}
+
+fn raw(tensor: &TensorState) -> impl Iterator<Item = RawParameter> + '_ {
+    (0..tensor.w.len()).map(|i| {
+        let [m, v] = match tensor.moments {
+            Moments::None => [0, 0],
+            _ => tensor.moment_bits(i),
+        };
+        RawParameter {
+            w: tensor.weight_bits(i),
+            m,
+            v,
+        }
+    })
+}
+
+/// The reference's state as the words that the hardware stores.
+pub fn to_words(model: &ModelConfig, state: &State) -> TrainerState {
+    let (matrices, vectors) = stream_order(model);
+    TrainerState {
+        tensors: matrices
+            .iter()
+            .map(|id| raw(state.tensor(*id)).collect())
+            .collect(),
+        layernorm: vectors
+            .iter()
+            .flat_map(|id| raw(state.tensor(*id)).collect::<Vec<_>>())
+            .collect(),
+        step: state.schedule.step,
+        p1: state.schedule.p1.to_bits(),
+        p2: state.schedule.p2.to_bits(),
+        seed: state.seed,
+    }
+}
+
+/// The reference state that holds the given words.
+pub fn from_words(model: &ModelConfig, words: &TrainerState) -> State {
+    let mut state = State::init(model);
+    let (matrices, vectors) = stream_order(model);
+    let d = model.embed_dim;
+    let mut fill = |id: TensorId, params: &[RawParameter]| {
+        let tensor = state.tensor_mut(id);
+        for (i, p) in params.iter().enumerate() {
+            tensor.set_weight_bits(i, p.w);
+            if tensor.moments != Moments::None {
+                tensor.set_moment_bits(i, [p.m, p.v]);
+            }
+        }
+    };
+    for (id, params) in matrices.iter().zip(&words.tensors) {
+        fill(*id, params);
+    }
+    for (id, params) in vectors.iter().zip(words.layernorm.chunks(d)) {
+        fill(*id, params);
+    }
+    state.schedule = Schedule {
+        step: words.step,
+        p1: f32::from_bits(words.p1),
+        p2: f32::from_bits(words.p2),
+    };
+    state.seed = words.seed;
+    state
+}
+
+/// Compares every weight, both moments and the schedule words.
+pub fn compare(
+    model: &ModelConfig,
+    step: u32,
+    expected: &TrainerState,
+    got: &TrainerState,
+) -> Comparison {
+    let mut out = Comparison::default();
+    let (matrices, vectors) = stream_order(model);
+    let d = model.embed_dim;
+    let weight_bits = model.weight_format.bits();
+    let moment_bits = match model.moment_format {
+        crate::config::model::MomentFormat::Bf16 => 16,
+        _ => 32,
+    };
+    let mut tensor = |id: TensorId, want: &[RawParameter], have: &[RawParameter]| {
+        let columns = id.shape(model)[1];
+        let (wb, mb) = match id.matrix() {
+            Some(_) => (weight_bits, moment_bits),
+            None => (32, 32),
+        };
+        for (i, (e, g)) in want.iter().zip(have).enumerate() {
+            for (word, bits, e, g) in [
+                ("weight", wb, e.w, g.w),
+                ("m", mb, e.m, g.m),
+                ("v", mb, e.v, g.v),
+            ] {
+                out.words += 1;
+                if e == g {
+                    continue;
+                }
+                out.mismatches += 1;
+                if out.first.is_none() {
+                    let digits = bits as usize / 4;
+                    let value = |b: u32| f32::from_bits(b << (32 - bits));
+                    out.first = Some(Difference {
+                        step,
+                        tensor: id.name(),
+                        word,
+                        row: i / columns,
+                        column: i % columns,
+                        expected_bits: format!("{e:0digits$x}"),
+                        got_bits: format!("{g:0digits$x}"),
+                        expected: value(e),
+                        got: value(g),
+                        ulps: ulps(e, g, bits),
+                    });
+                }
+            }
+        }
+    };
+    for (k, id) in matrices.iter().enumerate() {
+        tensor(*id, &expected.tensors[k], &got.tensors[k]);
+    }
+    for (k, id) in vectors.iter().enumerate() {
+        let range = k * d..(k + 1) * d;
+        tensor(
+            *id,
+            &expected.layernorm[range.clone()],
+            &got.layernorm[range],
+        );
+    }
+    for (word, e, g) in [
+        ("step", expected.step, got.step),
+        ("beta1^step", expected.p1, got.p1),
+        ("beta2^step", expected.p2, got.p2),
+        ("seed", expected.seed, got.seed),
+    ] {
+        out.words += 1;
+        if e != g {
+            out.mismatches += 1;
+            out.first.get_or_insert_with(|| Difference {
+                step,
+                tensor: "schedule".into(),
+                word,
+                row: 0,
+                column: 0,
+                expected_bits: format!("{e:08x}"),
+                got_bits: format!("{g:08x}"),
+                expected: f32::from_bits(e),
+                got: f32::from_bits(g),
+                ulps: ulps(e, g, 32),
+            });
+        }
+    }
+    out
+}
+
+/// Distance of two stored floats in units of their last place, counted across zero.
+fn ulps(a: u32, b: u32, bits: u32) -> u64 {
+    let order = |x: u32| {
+        let magnitude = i64::from(x & ((1u64 << (bits - 1)) - 1) as u32);
+        if x >> (bits - 1) & 1 == 1 {
+            -magnitude
+        } else {
+            magnitude
+        }
+    };
+    order(a).abs_diff(order(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load_model;
+
+    #[test]
+    fn words_and_state_are_inverse_and_a_flipped_bit_is_found() {
+        for name in ["tiny", "shakespeare-334k-7b"] {
+            let mut model = load_model(name, &[]).expect("built-in model");
+            model.layers = 2;
+            let state = State::init(&model);
+            let words = to_words(&model, &state);
+            assert_eq!(from_words(&model, &words), state);
+            let same = compare(&model, 1, &words, &words);
+            assert_eq!(same.words, 3 * model.parameters() as u64 + 4);
+            assert_eq!(same.mismatches, 0);
+
+            let mut other = words.clone();
+            other.tensors[2][5].w ^= 2;
+            other.layernorm[model.embed_dim].v ^= 1;
+            let different = compare(&model, 3, &words, &other);
+            assert_eq!(different.mismatches, 2);
+            let first = different.first.expect("a difference");
+            assert_eq!((first.tensor.as_str(), first.word), ("layers.0.wo", "weight"));
+            assert_eq!((first.row, first.column, first.ulps), (0, 5, 2));
+        }
+    }
+
+    #[test]
+    fn ulps_count_across_zero() {
+        assert_eq!(ulps(1f32.to_bits(), 1f32.to_bits() + 3, 32), 3);
+        assert_eq!(ulps(0x8001, 0x0001, 16), 2);
+    }
+}
