@@ -296,6 +296,12 @@ impl Module {
         inner.def.synthesis = Some(primitive);
     }
 
+    /// Records a problem of the caller's own; [`Module::finish`] returns it with the others.
+    #[track_caller]
+    pub fn problem(&self, message: &str) {
+        self.report(message.to_string());
+    }
+
     /// Number of nodes so far.
     pub fn node_count(&self) -> usize {
         self.inner.borrow().def.nodes.len()

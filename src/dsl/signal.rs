@@ -129,7 +129,7 @@ impl<'m> Sig<'m> {
             Binary::Ult if zero(&b) || ones(&a) => Some(bit(false)),
             Binary::Ule if zero(&a) || ones(&b) => Some(bit(true)),
             Binary::Ult if zero(&a) => Some(rhs.or_reduce()),
-            Binary::Ule if zero(&b) => Some(self.is_zero()),
+            Binary::Ule if zero(&b) && w > 1 => Some(self.is_zero()),
             Binary::Ult if w == 1 => Some(self.not().and(rhs)),
             Binary::Ule if w == 1 => Some(self.not().or(rhs)),
             // One bit in two's complement is 0 or -1 (Verilator 5.006 compares it wrongly).
@@ -323,6 +323,9 @@ impl<'m> Sig<'m> {
 
     /// Bitwise complement.
     pub fn not(self) -> Sig<'m> {
+        if self.width == 0 {
+            return self;
+        }
         if let Some(c) = self.constant() {
             return self.module.lit_bits(c.not());
         }
@@ -355,7 +358,10 @@ impl<'m> Sig<'m> {
 
     /// Whether no bit is set, 1 bit.
     pub fn is_zero(self) -> Sig<'m> {
-        self.or_reduce().not()
+        match self.width {
+            0 | 1 => self.not(),
+            w => self.eq(self.module.lit_bits(Bits::zero(w))),
+        }
     }
 
     /// Zero extension to `width` bits.
@@ -547,11 +553,21 @@ impl Module {
         if let [only] = parts {
             return self.own(*only, place);
         }
-        let mut ids: Vec<NodeId> = Vec::with_capacity(parts.len());
-        let mut width = 0;
-        let mut last: Option<Bits> = None;
+        let mut flat: Vec<Sig<'m>> = Vec::with_capacity(parts.len());
         for &part in parts {
             let part = self.own(part, place);
+            match part.op_unless_named() {
+                // Short concatenations inside become part of this one.
+                Some(Op::Cat(inside)) if inside.len() <= 4 => {
+                    flat.extend(inside.iter().map(|&p| self.sig(p, self.width_of(p))));
+                }
+                _ => flat.push(part),
+            }
+        }
+        let mut ids: Vec<NodeId> = Vec::with_capacity(flat.len());
+        let mut width = 0;
+        let mut last: Option<Bits> = None;
+        for part in flat {
             if part.width == 0 {
                 return self.poison();
             }

@@ -14,4 +14,4 @@ pub mod tables;
 pub mod threefry;
 
 #[cfg(test)]
-mod testfloat;
+pub(crate) mod testfloat;

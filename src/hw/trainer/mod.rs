@@ -1,5 +1,7 @@
 //! The trainer's hardware: engines and their integration (`docs/machine.md`).
 
+pub mod adam;
+pub mod schedule;
 pub mod system;
 pub mod vec;
 
