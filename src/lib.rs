@@ -8,6 +8,7 @@
 pub mod bitnet;
 pub mod cgla;
 pub mod cli;
+pub mod compile;
 pub mod config;
 pub mod diag;
 pub mod dsl;

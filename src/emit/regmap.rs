@@ -287,12 +287,12 @@ pub fn trainer_map(model: &ModelConfig, resets: &TrainerResets) -> RegisterMap {
     .add(
         "SEED",
         ReadOnly,
-        model.seed,
+        0,
         "seed of stochastic rounding; WEIGHT_WRITE loads it with the rest of a saved run",
     )
     .add(
         "LR_PEAK",
-        ReadWrite,
+        ReadOnly,
         bits(model.lr_peak),
         "learning rate at the end of warm-up, FP32 bits",
     )

@@ -1,7 +1,9 @@
 //! Runs emitted designs in Verilator and compares them with the reference.
 
+pub mod compare;
 pub mod cosim;
 pub mod driver;
 pub mod lint;
 pub mod mutate;
+pub mod trainer;
 pub mod verilate;

@@ -37,7 +37,8 @@ pub fn rotator(
         Turn::ToLanes => ("lanes", "y[l] = x[(l + rot) mod B]"),
         Turn::ToBanks => ("banks", "y[b] = x[(b - rot) mod B]"),
     };
-    let m = Module::new(&format!("nf_rotate_{tag}_{width}x{b}"));
+    let idle_name = idle.map_or(String::new(), |v| format!("_or_{v:x}"));
+    let m = Module::new(&format!("nf_rotate_{tag}_{width}x{b}{idle_name}"));
     m.doc(&format!(
         "Rotation of {b} words of {width} bits: {formula}.\n\
          One radix-4 stage per cycle, latency {}; rot enters one cycle before its data.",
