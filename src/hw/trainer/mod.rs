@@ -1,6 +1,8 @@
 //! The trainer's hardware: engines and their integration (`docs/machine.md`).
 
+pub mod adam;
 pub mod mat;
+pub mod schedule;
 pub mod system;
 pub mod vec;
 

@@ -1,0 +1,5 @@
+mod hash;
+mod lane;
+mod model;
+mod state;
+mod unit;
