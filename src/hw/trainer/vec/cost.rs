@@ -48,5 +48,5 @@ pub fn start_to_retire(b: usize, i: &VecInstr) -> u64 {
     if i.reduce == Reduce::None || i.post == Post::None {
         return i.n as u64 + u64::from(t.plain_retire);
     }
-    slots(i) + i.nc as u64 + u64::from(t.go + scalar::FIRST_WRITE)
+    slots(i) + i.nc as u64 + u64::from(t.go + scalar::first_write(b))
 }

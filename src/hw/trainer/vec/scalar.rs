@@ -13,19 +13,21 @@ use crate::hw::fp;
 use crate::trainer::encode::bits_for;
 use crate::trainer::isa::Post;
 
-/// Lanes that share one first-level multiplexer.
-const GROUP: usize = 8;
-/// Cycles from a lane number to the lane's word.
-pub const SELECT_LATENCY: u32 = 2;
+/// Cycles from a lane number to the lane's word: one per base-4 digit of the number.
+pub fn select_latency(lanes: usize) -> u32 {
+    bits_for(lanes - 1).div_ceil(2)
+}
+
 /// Cycles from `go` to the write of lane 0: lane counter, selection, the pipe, write register.
-pub const FIRST_WRITE: u32 = 1
-    + SELECT_LATENCY
-    + fp::MUL_LATENCY
-    + fp::ADD_LATENCY
-    + fp::SQRT_LATENCY
-    + 1
-    + fp::DIV_LATENCY
-    + 1;
+pub fn first_write(lanes: usize) -> u32 {
+    1 + select_latency(lanes)
+        + fp::MUL_LATENCY
+        + fp::ADD_LATENCY
+        + fp::SQRT_LATENCY
+        + 1
+        + fp::DIV_LATENCY
+        + 1
+}
 
 /// Sizes and constants of the scalar unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,26 +39,26 @@ pub struct ScalarSpec {
     pub eps: f32,
 }
 
-/// `words[index]` with one register behind each of two levels of multiplexers.
+/// `words[index]` by levels of 4-to-1 multiplexers with a register behind each.
 pub fn select_lane<'m>(m: &'m Module, name: &str, index: Sig<'m>, words: &[Sig<'m>]) -> Sig<'m> {
-    let low_bits = bits_for(GROUP - 1).min(index.width());
-    let low = index.trunc(low_bits);
-    let groups: Vec<_> = words
-        .chunks(GROUP)
-        .enumerate()
-        .map(|(g, chunk)| {
-            let word = m.select(low, chunk);
-            m.pipe(&format!("{name}_group{g}"), word, 1)
-        })
-        .collect();
-    let word = match groups[..] {
-        [only] => only,
-        _ => {
-            let high = index.slice(index.width() - 1, low_bits);
-            m.select(m.pipe(&format!("{name}_high"), high, 1), &groups)
-        }
-    };
-    m.pipe(&format!("{name}_lane"), word, 1)
+    let mut level = words.to_vec();
+    for digit in 0..select_latency(words.len()) {
+        let high = (2 * digit + 1).min(index.width() - 1);
+        let select = m.pipe(
+            &format!("{name}_digit{digit}"),
+            index.slice(high, 2 * digit),
+            digit,
+        );
+        level = level
+            .chunks(4)
+            .enumerate()
+            .map(|(k, chunk)| {
+                let word = m.select(select, chunk);
+                m.pipe(&format!("{name}_level{digit}_{k}"), word, 1)
+            })
+            .collect();
+    }
+    level[0]
 }
 
 /// Builds the scalar unit. `go` takes the operation; the lanes' results must hold from the
@@ -66,7 +68,8 @@ pub fn scalar_unit(spec: &ScalarSpec) -> Result<Arc<ModuleDef>, DslError> {
     m.doc(&format!(
         "Turns the lanes' reductions into scalars, one lane per cycle: raw, mean, -mean,\n\
          1/sqrt(mean + eps), 1/x; sums the cross-entropy loss and counts correct predictions.\n\
-         go to the write of lane l: {FIRST_WRITE} + l cycles."
+         go to the write of lane l: {} + l cycles.",
+        first_write(spec.lanes)
     ));
     let row_bits = addr_width(spec.scalar_rows);
     let lane_bits = bits_for(spec.lanes - 1);
@@ -117,7 +120,7 @@ pub fn scalar_unit(spec: &ScalarSpec) -> Result<Arc<ModuleDef>, DslError> {
         debug_assert!(width > 0);
         m.delay(name, id, n)
     };
-    let at = SELECT_LATENCY;
+    let at = select_latency(spec.lanes);
     let word = select_lane(&m, "result", lane.q(), &result);
     let distance = select_lane(&m, "target", lane.q(), &target);
     let right = select_lane(&m, "hit", lane.q(), &hit);

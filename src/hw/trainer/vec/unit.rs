@@ -6,7 +6,7 @@ use super::fold::{Slot, fold_control};
 use super::issue::{fit, issue};
 use super::lane::{self, AT_A, AT_M1, AT_M2, AT_SUM, AT_T, AT_Z, Factor, LaneSpec};
 use super::retire::RetireQueue;
-use super::scalar::{ScalarSpec, scalar_unit, select_lane};
+use super::scalar::{ScalarSpec, scalar_unit, select_lane, select_latency};
 use super::table;
 use crate::config::model::Gelu;
 use crate::dsl::{DslError, MemSpec, MemStyle, Module, ModuleDef, Sig, addr_width};
@@ -479,7 +479,7 @@ pub fn vector_unit(spec: &VectorSpec, layout: &Layout) -> Result<Arc<ModuleDef>,
     let offset = m.pipe("capture_offset", position.zext(wide).sub(tile_now), 1);
     let inside = offset.ult(m.lit(b as u128, wide));
     let capture = at("capture", now.active.and(now.ce_max), 2).and(inside);
-    let capture = m.delay("capture_write", capture, x_at);
+    let capture = m.delay("capture_write", capture, x_at + select_latency(b) - 2);
     let which = m.delay("capture_lane", fit(offset, bits_for(b - 1)), x_at - 2);
     let logit = select_lane(&m, "logit", which, &x);
     let logits = m.mem(
@@ -492,7 +492,11 @@ pub fn vector_unit(spec: &VectorSpec, layout: &Layout) -> Result<Arc<ModuleDef>,
             ..MemSpec::default()
         },
     );
-    let waddr = at("capture_step", fit(now.step, spec.token_bits()), x_at + 2);
+    let waddr = at(
+        "capture_step",
+        fit(now.step, spec.token_bits()),
+        x_at + select_latency(b),
+    );
     logits.write(waddr, logit, capture);
     m.port_group("Logits of the captured position");
     m.output("logit_rdata", logits.read(logit_raddr, m.lit(1, 1)));

@@ -73,9 +73,10 @@ impl Family {
         }
     }
 
-    /// All passes of one tile, each reading results of earlier ones.
-    pub fn passes(&self, tile: usize, rng: &mut Rng) -> Vec<VecInstr> {
-        let row = |r: usize| tile * ROWS + r;
+    /// All passes of one tile, each reading results of earlier ones. The tile's scalars are
+    /// set number `slot` of the scalar file.
+    pub fn passes(&self, tile: usize, slot: usize, rng: &mut Rng) -> Vec<VecInstr> {
+        let row = |r: usize| slot * ROWS + r;
         let to = |group: usize, exp: Option<usize>| {
             Some(VecDest {
                 group,
@@ -261,10 +262,15 @@ impl Family {
         ]
     }
 
-    /// Passes of all tiles, pass by pass, so that a tile's pass waits only for its own
-    /// predecessor. `done` instructions stand before in the program.
-    pub fn program(&self, done: usize, rng: &mut Rng) -> Vec<VecInstr> {
-        let tiles: Vec<_> = (0..self.tiles()).map(|t| self.passes(t, rng)).collect();
+    /// Passes of all tiles of several families, pass by pass, so that a tile's pass waits only
+    /// for its own predecessor. `done` instructions stand before in the program.
+    pub fn program(families: &[Family], done: usize, rng: &mut Rng) -> Vec<VecInstr> {
+        let mut tiles = vec![];
+        for family in families {
+            for tile in 0..family.tiles() {
+                tiles.push(family.passes(tile, tiles.len(), rng));
+            }
+        }
         let mut out = vec![];
         for pass in 0..tiles[0].len() {
             for (t, tile) in tiles.iter().enumerate() {
