@@ -29,7 +29,7 @@ mod timing;
 pub use aligner::{ALIGN_LATENCY, aligner};
 pub use cell::{CELL_LATENCY, mac_cell};
 pub use core::{MatConfig, MatPorts, attention_core};
-pub use emax::exponent_max;
+pub use emax::{exponent_max, max_latency};
 pub use lane::{LANE_LATENCY, epilogue_lane};
 pub use neuron::neuron_core;
 pub use normaliser::{NORMALISE_LATENCY, normaliser};
