@@ -78,7 +78,6 @@ impl Bench {
         self.rng.random_bool(p)
     }
 
-
     /// Repeats the recorded run in Verilator: every output must be equal in every cycle.
     pub fn replay(&self, test: &str) {
         assert!(self.replayable);

@@ -43,9 +43,7 @@ pub fn result_output(vocab: usize) -> Result<Arc<ModuleDef>, DslError> {
         &["Idle", "Normalise", "Round", "Multiply", "Send", "Flush"],
     );
     let begin = (start & state.is("Idle")).named("begin_now");
-    let capture = |name: &str, value: Sig<'_>| {
-        m.reg_next(name, value).with_enable(begin).q()
-    };
+    let capture = |name: &str, value: Sig<'_>| m.reg_next(name, value).with_enable(begin).q();
     let loss_kept = capture("loss_q24_q", loss_q24);
     let correct = capture("correct_q", correct);
     let step = capture("step_q", step);
@@ -85,7 +83,10 @@ pub fn result_output(vocab: usize) -> Result<Arc<ModuleDef>, DslError> {
     let loss = m.reg("loss_q", 32).with_reset(0);
     loss.set_next(product).with_enable(multiplied);
     m.output("loss", loss.q());
-    m.output("loss_valid", m.reg_next("loss_valid_q", multiplied).with_reset(0).q());
+    m.output(
+        "loss_valid",
+        m.reg_next("loss_valid_q", multiplied).with_reset(0).q(),
+    );
 
     m.section("Words: a number, then the logit buffer's latency, then the word");
     let words = HEADER_WORDS + vocab;

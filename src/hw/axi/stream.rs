@@ -24,9 +24,7 @@ pub fn skid(width: u32) -> Result<Arc<ModuleDef>, DslError> {
     // The output register moves when it is empty or taken; otherwise a transfer that was
     // promised by `s_ready` goes to the spare register.
     let moves = (!valid.q() | m_ready).named("moves");
-    valid
-        .set_next(spare_valid.q() | s_valid)
-        .with_enable(moves);
+    valid.set_next(spare_valid.q() | s_valid).with_enable(moves);
     data.set_next(m.mux(spare_valid.q(), spare.q(), s_data))
         .with_enable(moves);
     spare.set_next(s_data).with_enable(!spare_valid.q());

@@ -147,11 +147,7 @@ impl TokenInput {
         let v_en = m.input("tok_v_en", 1);
         let v_tile = m.input("tok_v_addr", tile_bits);
         let v_en = m.pipe("tok_v_en", v_en, READ_LATENCY - 1);
-        let v_at = m.pipe(
-            "tok_v_addr",
-            m.cat(&[run_half, v_tile]),
-            READ_LATENCY - 1,
-        );
+        let v_at = m.pipe("tok_v_addr", m.cat(&[run_half, v_tile]), READ_LATENCY - 1);
         let write_v = m.cat(&[fill_half.q(), tile.q()]);
         for b in 0..lanes {
             let mem = memory(&format!("lane{b}"), 2 << tile_bits);

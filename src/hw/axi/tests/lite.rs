@@ -211,8 +211,8 @@ fn random_traffic_agrees_with_the_model() {
         let (b_before, r_before) = (master.b.len(), master.r.len());
         let mut responses = vec![];
         for _ in 0..bench.rng.random_range(1..20) {
-            let addr = bench.rng.random_range(0..0x20u64) as u128
-                + 0x80 * u128::from(bench.chance(0.1));
+            let addr =
+                bench.rng.random_range(0..0x20u64) as u128 + 0x80 * u128::from(bench.chance(0.1));
             let data = u128::from(bench.rng.random::<u32>());
             let strb = bench.rng.random_range(0..16u64) as u128;
             master.queue(Op::Write { addr, data, strb });
@@ -225,8 +225,8 @@ fn random_traffic_agrees_with_the_model() {
         assert_eq!(master.b[b_before..], responses);
         let mut answers = vec![];
         for _ in 0..bench.rng.random_range(1..20) {
-            let addr = bench.rng.random_range(0..0x20u64) as u128
-                + 0x80 * u128::from(bench.chance(0.1));
+            let addr =
+                bench.rng.random_range(0..0x20u64) as u128 + 0x80 * u128::from(bench.chance(0.1));
             master.queue(Op::Read { addr });
             answers.push(model.read(addr));
         }

@@ -48,7 +48,10 @@ fn check(def: Arc<ModuleDef>, name: &str) {
         pump(&mut bench, 300, p_valid, p_ready);
     }
     let cycles = pump(&mut bench, 500, 1.0, 1.0);
-    assert!(cycles <= 503, "full rate took {cycles} cycles for 500 words");
+    assert!(
+        cycles <= 503,
+        "full rate took {cycles} cycles for 500 words"
+    );
     bench.replay(name);
 }
 

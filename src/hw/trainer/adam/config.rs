@@ -47,7 +47,9 @@ pub enum AdamConfigError {
     },
     #[error("tensors {0} and {1} start at the same word {2}")]
     SharedBase(usize, usize, usize),
-    #[error("the Adam unit needs at least one weight tensor, one weight word and one LayerNorm word")]
+    #[error(
+        "the Adam unit needs at least one weight tensor, one weight word and one LayerNorm word"
+    )]
     Empty,
     #[error(transparent)]
     Netlist(#[from] crate::dsl::DslError),

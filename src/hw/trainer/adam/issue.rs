@@ -91,11 +91,7 @@ pub fn issue(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
         m.mux(last_of_group, m.lit(0, q_bits), q.q().add_const(1)),
     );
     let steps = m.mux(next_layernorm, next_nc, next_nr);
-    advance(
-        left,
-        steps.sub_const(1),
-        left.q().sub(counts.zext(count)),
-    );
+    advance(left, steps.sub_const(1), left.q().sub(counts.zext(count)));
     let lane_bits = addr_width(config.lanes as u32);
     let lane = m.reg("lane_q", lane_bits);
     let next_lane = lane.q().add(last_of_group.zext(lane_bits));
@@ -104,11 +100,18 @@ pub fn issue(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     advance(addr, next_addr, addr.q().add(counts.zext(address)));
     let moment_bits = config.moment_address_bits();
     let moment_addr = m.reg("moment_addr_q", moment_bits);
-    let moment_start = fit(next_addr.mul(m.lit(group as u128, bits_for(group))), moment_bits);
+    let moment_start = fit(
+        next_addr.mul(m.lit(group as u128, bits_for(group))),
+        moment_bits,
+    );
     advance(moment_addr, moment_start, moment_addr.q().add_const(1));
     let grad_bits = addr_width(2 * banks as u32);
     let grad_addr = m.reg("grad_addr_q", grad_bits);
-    let grad_start = m.mux(next_half, m.lit(banks as u128, grad_bits), m.lit(0, grad_bits));
+    let grad_start = m.mux(
+        next_half,
+        m.lit(banks as u128, grad_bits),
+        m.lit(0, grad_bits),
+    );
     let to_next_column = last_of_group & !layernorm.q();
     advance(
         grad_addr,

@@ -191,7 +191,11 @@ impl AdamLane {
             .filter(|_| format::weight_random_bits(self.weights, self.rounding) > 0)
             .map(|[y0, _]| {
                 let bits = format::weight_random_bits(self.weights, self.rounding);
-                m.delay("w_random", y0.trunc(bits), w_ready + HASH_LEAD - hash::LATENCY)
+                m.delay(
+                    "w_random",
+                    y0.trunc(bits),
+                    w_ready + HASH_LEAD - hash::LATENCY,
+                )
             });
         let stored = match format::weight_addend(m, self.weights, self.rounding, w_random) {
             Some(addend) => format::round(m, w_new, self.weights.bits(), addend),

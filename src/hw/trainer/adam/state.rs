@@ -43,7 +43,15 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     let start_write = m.input("state_write", 1);
     let state = m.fsm(
         "state_q",
-        &["Idle", "Read", "ReadTail", "ReadDone", "Write", "WriteTail", "Drain"],
+        &[
+            "Idle",
+            "Read",
+            "ReadTail",
+            "ReadDone",
+            "Write",
+            "WriteTail",
+            "Drain",
+        ],
     );
 
     m.port_group("State in");
@@ -56,7 +64,9 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
         .input("s_valid", tvalid)
         .input("s_data", m.cat(&[tlast, tkeep.and_reduce(), tdata]));
     m.output("s_axis_weight_tready", slice_in.output("s_ready"));
-    let ready = state.is_any(&["Write", "WriteTail", "Drain"]).named("ready");
+    let ready = state
+        .is_any(&["Write", "WriteTail", "Drain"])
+        .named("ready");
     slice_in.input("m_ready", ready);
     let beat = (slice_in.output("m_valid") & ready).named("beat");
     let payload = slice_in.output("m_data");
@@ -80,7 +90,8 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     let last_q = q.q().eq_const(group as u128 - 1);
     let row_end = last_q & lane.q().eq_const(config.lanes as u128 - 1);
     let row_end = (row_end & !layernorm.q()).named("row_end");
-    let matrix_end = (row_end & at.q().eq_const(config.weight_depth as u128 - 1)).named("matrix_end");
+    let matrix_end =
+        (row_end & at.q().eq_const(config.weight_depth as u128 - 1)).named("matrix_end");
     let layernorm_end = layernorm.q() & at.q().eq_const(config.layernorm_words as u128 - 1);
     let layernorm_end = layernorm_end.named("layernorm_end");
     let zero = |width| m.lit(0, width);
@@ -97,7 +108,11 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     lane.set_next(m.mux(restart | row_end, zero(lane_bits), lane_next))
         .with_enable(moves);
     let base_bits = config.moment_address_bits();
-    let base_next = m.mux(row_end, moment_base.q().add_const(group as u128), moment_base.q());
+    let base_next = m.mux(
+        row_end,
+        moment_base.q().add_const(group as u128),
+        moment_base.q(),
+    );
     moment_base
         .set_next(m.mux(begin, zero(base_bits), base_next))
         .with_enable(moves);
@@ -177,7 +192,10 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     // No valid bit of an old transfer may survive a reset.
     let mut out_valid = read_q | tail_q;
     for k in 0..READ_CYCLES {
-        out_valid = m.reg_next(&format!("out_valid{k}_q"), out_valid).with_reset(0).q();
+        out_valid = m
+            .reg_next(&format!("out_valid{k}_q"), out_valid)
+            .with_reset(0)
+            .q();
     }
     let buffer = m
         .instance("u_buffer", &fifo(129, FIFO_DEPTH)?)
@@ -195,7 +213,12 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     let popped = buffer.output("m_valid") & slice_out.output("s_ready");
     let taken = read_step | tail_out;
     let credit_bits = credit.q().width();
-    credit.set_next(credit.q().add(popped.zext(credit_bits)).sub(taken.zext(credit_bits)));
+    credit.set_next(
+        credit
+            .q()
+            .add(popped.zext(credit_bits))
+            .sub(taken.zext(credit_bits)),
+    );
     m.port_group("State out");
     let out_ready = m.input("m_axis_weight_tready", 1);
     slice_out.input("m_ready", out_ready);

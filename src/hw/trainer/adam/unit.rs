@@ -79,7 +79,10 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
         .input("layernorm", layernorm_q)
         .input("lane", lane_q);
     m.port_group("Gradient tile");
-    for (port, width) in [("grad_we", 1), ("grad_addr", addr_width(2 * config.banks as u32))] {
+    for (port, width) in [
+        ("grad_we", 1),
+        ("grad_addr", addr_width(2 * config.banks as u32)),
+    ] {
         gradients.input(port, m.input(port, width));
     }
     for b in 0..config.banks {
@@ -260,7 +263,11 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
     }
     for a in 0..lanes {
         let (valid, word) = new_words[a];
-        let valid = if a == 0 { valid & !write_layernorm } else { valid };
+        let valid = if a == 0 {
+            valid & !write_layernorm
+        } else {
+            valid
+        };
         let state_lane = stream.output("lane").eq_const(a as u128);
         let word = m.mux(active, stream.output("data_w").trunc(word.width()), word);
         let wdata = m.reg_next(&format!("bank_wdata{a}_q"), word).q();
@@ -273,7 +280,10 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
             let tile_read = issue.output("issue") & now;
             let read = (stream_read | tile_read) & !layernorm;
             m.assert_(!(read & write), "a weight bank is read and written at once");
-            let we = m.reg_next(&format!("bank_we{b}_q"), write).with_reset(0).q();
+            let we = m
+                .reg_next(&format!("bank_we{b}_q"), write)
+                .with_reset(0)
+                .q();
             let en = m
                 .reg_next(&format!("bank_en{b}_q"), read | write)
                 .with_reset(0)
@@ -310,7 +320,11 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
     let w_data = m.mux(active, stream.output("data_w"), ln_w);
     let (m_done, m_word, v_word) = if sgd {
         // The moments only pass through the state stream.
-        (m.lit(0, 1), stream.output("data_m"), stream.output("data_v"))
+        (
+            m.lit(0, 1),
+            stream.output("data_m"),
+            stream.output("data_v"),
+        )
     } else {
         (
             ln_moment_done,
@@ -365,7 +379,9 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
         .with_reset(0)
         .q();
     let exp_first = m.reg_next("exp_first_q", flags.bit(3)).q();
-    let exp_id = m.reg_next("exp_id_q", flags.slice(flags.width() - 1, 4)).q();
+    let exp_id = m
+        .reg_next("exp_id_q", flags.slice(flags.width() - 1, 4))
+        .q();
     let from_stream = stream.output("exp_we");
     m.port_group("Exponent update");
     m.output("exp_we", finished_matrix | from_stream);

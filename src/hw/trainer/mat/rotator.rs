@@ -21,7 +21,7 @@ pub fn rotate_latency(b: usize) -> u32 {
     digits(b)
 }
 
-/// `nf_rotate_<turn>_<width>x<B>`: radix-4 stages, a register behind each.
+/// `nf_rotate_<turn>_<width>x<B>[_idle]`: radix-4 stages, a register behind each.
 ///
 /// `rot` (below B) enters one cycle before its data, so that every stage's select comes from
 /// registers with few loads. With `idle` the rotator has a further input of that name, which
@@ -37,8 +37,8 @@ pub fn rotator(
         Turn::ToLanes => ("lanes", "y[l] = x[(l + rot) mod B]"),
         Turn::ToBanks => ("banks", "y[b] = x[(b - rot) mod B]"),
     };
-    let idle_name = idle.map_or(String::new(), |v| format!("_or_{v:x}"));
-    let m = Module::new(&format!("nf_rotate_{tag}_{width}x{b}{idle_name}"));
+    let kind = if idle.is_some() { "_idle" } else { "" };
+    let m = Module::new(&format!("nf_rotate_{tag}_{width}x{b}{kind}"));
     m.doc(&format!(
         "Rotation of {b} words of {width} bits: {formula}.\n\
          One radix-4 stage per cycle, latency {}; rot enters one cycle before its data.",

@@ -39,7 +39,12 @@ fn check(bench: &mut Bench, schedule: &Schedule, want: &StepScalars) {
         ("alpha", want.alpha.to_bits()),
         ("eps_t", want.eps_t.to_bits()),
     ] {
-        assert_eq!(bench.get(name), value as u128, "{name} of step {}", want.step);
+        assert_eq!(
+            bench.get(name),
+            value as u128,
+            "{name} of step {}",
+            want.step
+        );
     }
 }
 
@@ -67,7 +72,15 @@ fn a_loaded_state_goes_on() {
     let mut bench = Bench::new(&schedule_unit().unwrap(), 1);
     set_constants(&mut bench, &c);
     // Large counts need rounding to FP32; the last one saturates.
-    for step in [199, 200, 79_999, 0x0100_0001, 0x7fff_ffff, u32::MAX - 1, u32::MAX] {
+    for step in [
+        199,
+        200,
+        79_999,
+        0x0100_0001,
+        0x7fff_ffff,
+        u32::MAX - 1,
+        u32::MAX,
+    ] {
         let mut schedule = Schedule {
             step,
             p1: 1e-3,

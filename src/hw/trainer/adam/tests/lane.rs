@@ -32,7 +32,10 @@ fn run(rule: &Rule, layernorm: Option<LayerNormOptimizer>, replay: bool) {
         }
     }
     let sgd = layernorm == Some(LayerNormOptimizer::Sgd);
-    let (early, late) = (lane.moment_latency() as usize, lane.weight_latency() as usize);
+    let (early, late) = (
+        lane.moment_latency() as usize,
+        lane.weight_latency() as usize,
+    );
     let mut items: Vec<Item> = vec![];
     for _ in 0..400 {
         let layernorm = layernorm.is_some() && bench.chance(0.4);

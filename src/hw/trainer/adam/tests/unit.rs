@@ -526,10 +526,7 @@ fn impossible_sizes_are_refused() {
         refuse(&|c| c.tensor_bases[1] = 7),
         AdamConfigError::SharedBase(..)
     ));
-    assert_eq!(
-        refuse(&|c| c.tensor_bases.clear()),
-        AdamConfigError::Empty
-    );
+    assert_eq!(refuse(&|c| c.tensor_bases.clear()), AdamConfigError::Empty);
 }
 
 #[test]
