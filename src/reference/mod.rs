@@ -4,10 +4,14 @@
 //! result is the same on every bit whatever the number of threads or the instruction set.
 
 mod backward;
+pub mod corpus;
+mod dotnet_random;
 pub mod error;
+pub mod evaluate;
 mod forward;
 mod functions;
 mod gemm;
+pub mod neuro;
 mod pass;
 mod rows;
 pub mod simd;

@@ -175,6 +175,22 @@ impl TensorState {
         self.w[i] = self.format.decode(bits);
     }
 
+    /// Stores FP32 moments of element `i` (rounded to nearest where narrower).
+    pub fn set_moments(&mut self, i: usize, m: f32, v: f32) {
+        let (m, v) = (crate::num::fp32::ftz(m), crate::num::fp32::ftz(v));
+        match &mut self.moments {
+            Moments::None => {}
+            Moments::Fp32 { m: ms, v: vs } => {
+                ms[i] = m;
+                vs[i] = v;
+            }
+            Moments::Bf16 { m: ms, v: vs } => {
+                ms[i] = formats::bf16_decode(formats::bf16_nearest(m));
+                vs[i] = formats::bf16_decode(formats::bf16_nearest(v));
+            }
+        }
+    }
+
     /// Stored bits of weight `i`, low aligned in the format's width.
     pub fn weight_bits(&self, i: usize) -> u32 {
         self.w[i].to_bits() >> (32 - self.format.bits())

@@ -126,7 +126,11 @@ fn oracle_model_matches_differences_in_every_tensor() {
 }
 
 /// Relative L2 error of each gradient tensor.
-fn gradient_errors(model: &ModelConfig, state: &State, tokens: &[u32]) -> Vec<(String, f64)> {
+pub(crate) fn gradient_errors(
+    model: &ModelConfig,
+    state: &State,
+    tokens: &[u32],
+) -> Vec<(String, f64)> {
     let (loss, want) = oracle::gradients(model, &wide(state), tokens);
     let mut trainer = Trainer::new(model, state.clone(), 2).unwrap();
     let (result, got) = trainer.gradients(tokens).unwrap();
