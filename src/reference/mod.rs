@@ -20,6 +20,7 @@ mod team;
 pub mod tensors;
 pub mod trainer;
 mod update;
+mod update8;
 mod workspace;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! (CPU FP32 runs). A file that was read is written back byte for byte.
 
 use super::error::{ReferenceError, Result};
-use super::state::{Moments, State};
+use super::state::State;
 use super::tensors::TensorId;
 use crate::config::model::*;
 use crate::num::schedule::{Schedule, power_after};
@@ -278,6 +278,8 @@ impl NeuroFile {
         let mut state = State::init(model);
         let with_moments = self.kind() == NeuroKind::CpuFp32;
         for id in TensorId::all(model) {
+            let size = id.shape(model).iter().product();
+            let mut whole = [vec![0f32; size], vec![0f32; size]];
             for part in parts(model, id) {
                 let weights = find(&part.name, &part.shape)?;
                 let moments = if with_moments && id.matrix().is_some() {
@@ -291,10 +293,12 @@ impl NeuroFile {
                     let at = part.place(i);
                     tensor.set_weight(at, w);
                     if let Some((m, v)) = moments {
-                        tensor.set_moments(at, m[i], v[i]);
+                        whole[0][at] = m[i];
+                        whole[1][at] = v[i];
                     }
                 }
             }
+            state.tensor_mut(id).set_moments(&whole[0], &whole[1]);
         }
         let steps = u32::try_from(self.config.global_step).map_err(|_| {
             invalid(format!(
@@ -327,11 +331,9 @@ impl NeuroFile {
             (0..part.len()).map(|i| x[part.place(i)]).collect()
         };
         let values = |part: &Part| gather(part, &state.tensor(part.id).w);
-        let moment = |part: &Part, second: bool| match &state.tensor(part.id).moments {
-            Moments::None => vec![0.0; part.len()],
-            Moments::Fp32 { m, v } | Moments::Bf16 { m, v } => {
-                gather(part, if second { v } else { m })
-            }
+        let moments: Vec<[Vec<f32>; 2]> = state.tensors.iter().map(|t| t.moment_values()).collect();
+        let moment = |part: &Part, second: bool| {
+            gather(part, &moments[part.id.index()][usize::from(second)])
         };
         let mut embedding = parts(model, TensorId::Embedding);
         let embedding = embedding.remove(0);

@@ -190,6 +190,7 @@ fn threads_and_instruction_sets_change_no_bit() {
         (WeightFormat::Bf16, MomentFormat::Fp32, Rounding::Nearest),
         (WeightFormat::Bf16, MomentFormat::Bf16, Rounding::Stochastic),
         (WeightFormat::Fp24, MomentFormat::Bf16, Rounding::Nearest),
+        (WeightFormat::Fp24, MomentFormat::Int8, Rounding::Nearest),
     ] {
         let model = ModelConfig {
             weight_format,
