@@ -4,6 +4,7 @@
 //! result is the same on every bit whatever the number of threads or the instruction set.
 
 mod backward;
+pub mod checkpoint;
 pub mod corpus;
 mod dotnet_random;
 pub mod error;
@@ -11,6 +12,7 @@ pub mod evaluate;
 mod forward;
 mod functions;
 mod gemm;
+pub mod generate;
 pub mod neuro;
 mod pass;
 mod rows;
@@ -19,6 +21,7 @@ pub mod state;
 mod team;
 pub mod tensors;
 pub mod trainer;
+pub mod training;
 mod update;
 mod update8;
 mod workspace;
@@ -28,6 +31,7 @@ mod oracle;
 #[cfg(test)]
 mod tests;
 
+pub use checkpoint::Checkpoint;
 pub use error::{ReferenceError, Result};
 pub use pass::Trace;
 pub use state::State;
