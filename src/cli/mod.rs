@@ -4,11 +4,17 @@
 //! Exit codes: 0 done, 1 ran and found a difference, 2 could not run. To add a verb, add its file and one line
 //! to [`Verb`] and to [`run`].
 
+mod bench;
 mod check;
 mod common;
+mod convert;
 mod devices;
+mod eval;
 mod explain;
+mod generate;
 mod output;
+mod reference;
+mod train;
 
 use std::process::ExitCode;
 
@@ -64,6 +70,18 @@ struct Global {
 enum Verb {
     /// List the device catalogue, or show one device
     Devices(devices::Args),
+    /// Train a model with the reference trainer
+    Train(train::TrainArgs),
+    /// Validation loss of a checkpoint
+    Eval(eval::EvalArgs),
+    /// Continue a text with a checkpoint's model
+    Generate(generate::GenerateArgs),
+    /// Continue line after line that you type
+    Chat(generate::ChatArgs),
+    /// Convert between checkpoints of this program and .neuro files
+    Convert(convert::ConvertArgs),
+    /// Time a training step of the reference trainer
+    Bench(bench::BenchArgs),
     /// Check a model and show its resolved settings, its size and its vocabulary budget
     Check(check::Args),
     /// Document an error code, or list all of them
@@ -74,6 +92,12 @@ fn run(verb: Verb, out: &Output) -> Result<Exit, Problems> {
     match verb {
         Verb::Devices(args) => devices::run(args, out),
         Verb::Check(args) => check::run(args, out),
+        Verb::Train(args) => train::run(args, out),
+        Verb::Eval(args) => eval::run(args, out),
+        Verb::Generate(args) => generate::run(args, out),
+        Verb::Chat(args) => generate::chat(args, out),
+        Verb::Convert(args) => convert::run(args, out),
+        Verb::Bench(args) => bench::run(args, out),
         Verb::Explain(args) => explain::run(args, out),
     }
 }

@@ -138,6 +138,48 @@ pub const ALL: &[Code] = &[
         "the model has more parameters than its random-bit counter can number",
         "Stochastic rounding draws its bits from a counter with a 32-bit element number (docs/arithmetic.md section 5).",
     ),
+    code(
+        "nf::reference::corpus",
+        "the text cannot be trained or evaluated on as asked",
+        "It may be empty or too short, hold a byte at or above the vocabulary, or differ from the text that a resumed \
+         run was started with (the checkpoint keeps the text's SHA-256).",
+    ),
+    code(
+        "nf::reference::file",
+        "a file of the reference trainer cannot be read or written, or is damaged",
+        "Checkpoints are checked completely before use: header, version, names, shapes, sizes and numbers. They are \
+         written under another name and renamed, so an interrupted write leaves the old file.",
+    ),
+    code(
+        "nf::reference::invalid",
+        "an argument or a state does not make sense to the reference trainer",
+        "The message says which value, and what would be accepted.",
+    ),
+    code(
+        "nf::reference::not_finite",
+        "a step produced an infinity or NaN",
+        "Training diverged or the state was damaged. The state after such a step is not usable; the last checkpoint is.",
+    ),
+    code(
+        "nf::reference::state",
+        "a tensor of a checkpoint does not fit the model",
+        "Formats may be changed with --set when a checkpoint is loaded; its shape may not.",
+    ),
+    code(
+        "nf::reference::token",
+        "a token lies outside the vocabulary",
+        "Tokens are bytes; each must be below the model's vocab.",
+    ),
+    code(
+        "nf::reference::too_long",
+        "a dot product would be longer than is exact",
+        "Sums of at most 8192 products of two 18-bit integers are exact in the 48-bit accumulator.",
+    ),
+    code(
+        "nf::reference::window_length",
+        "a window has the wrong number of tokens",
+        "A training window has seq_len + 1 tokens: the inputs and, shifted by one, their targets.",
+    ),
 ];
 
 /// The entry of a code; the leading `nf::` may be left out.

@@ -8,6 +8,7 @@ pub mod block;
 pub mod constants;
 pub mod formats;
 pub mod fp32;
+pub mod moments8;
 pub mod reduce;
 pub mod schedule;
 pub mod tables;

@@ -4,10 +4,16 @@
 //! result is the same on every bit whatever the number of threads or the instruction set.
 
 mod backward;
+pub mod checkpoint;
+pub mod corpus;
+mod dotnet_random;
 pub mod error;
+pub mod evaluate;
 mod forward;
 mod functions;
 mod gemm;
+pub mod generate;
+pub mod neuro;
 mod pass;
 mod rows;
 pub mod simd;
@@ -15,7 +21,9 @@ pub mod state;
 mod team;
 pub mod tensors;
 pub mod trainer;
+pub mod training;
 mod update;
+mod update8;
 mod workspace;
 
 #[cfg(test)]
@@ -23,6 +31,7 @@ mod oracle;
 #[cfg(test)]
 mod tests;
 
+pub use checkpoint::Checkpoint;
 pub use error::{ReferenceError, Result};
 pub use pass::Trace;
 pub use state::State;

@@ -8,10 +8,12 @@ use super::simd::Level;
 use super::team::Member;
 use super::tensors::TensorId;
 use super::update::{self, Run, Storage};
+use super::update8::{self, Run8};
 use super::workspace::{Shared, Workspace};
 use crate::config::model::{Compute, ModelConfig};
 use crate::num::block;
 use crate::num::constants::Constants;
+use crate::num::moments8;
 use crate::num::schedule::StepScalars;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -22,12 +24,25 @@ pub type Trace<'a> = dyn FnMut(&str, [usize; 2], &[f32]) + Send + 'a;
 /// Weights and moments of one tensor, as the threads share them.
 pub(crate) struct TensorView {
     pub w: *mut f32,
-    pub m: *mut f32,
-    pub v: *mut f32,
+    pub moments: MomentView,
     pub len: usize,
+    pub columns: usize,
     pub storage: Storage,
-    /// Plain gradient descent instead of Adam.
-    pub sgd: bool,
+}
+
+/// Moments of one tensor, as the threads share them.
+pub(crate) enum MomentView {
+    /// Plain gradient descent.
+    None,
+    /// FP32 values.
+    Float { m: *mut f32, v: *mut f32 },
+    /// Codes and block scales.
+    Int8 {
+        m: *mut i8,
+        v: *mut u8,
+        m_scale: *mut f32,
+        v_scale: *mut f32,
+    },
 }
 
 /// One pass over one window.
@@ -265,20 +280,46 @@ impl Pass<'_> {
         assert!(part.end <= view.len);
         // SAFETY: in bounds; aliasing is the caller's.
         unsafe {
-            let slice = |p: *mut f32| std::slice::from_raw_parts_mut(p.add(part.start), part.len());
-            if view.sgd {
-                update::sgd(self.level, slice(view.w), g, scalars.lr);
-            } else {
-                let run = Run {
-                    first: part.start as u32,
-                    w: slice(view.w),
-                    m: slice(view.m),
-                    v: slice(view.v),
-                    g,
-                };
-                let e = update::adam(self.level, run, self.c, scalars, &view.storage);
-                self.ws.new_weights[id.index()].fetch_max(e, Ordering::Relaxed);
-            }
+            let n = part.len();
+            let w = std::slice::from_raw_parts_mut(view.w.add(part.start), n);
+            let first = part.start as u32;
+            let e = match view.moments {
+                MomentView::None => {
+                    update::sgd(self.level, w, g, scalars.lr);
+                    rows::emax(self.level, w)
+                }
+                MomentView::Float { m, v } => {
+                    let m = std::slice::from_raw_parts_mut(m.add(part.start), n);
+                    let v = std::slice::from_raw_parts_mut(v.add(part.start), n);
+                    let run = Run { first, w, m, v, g };
+                    update::adam(self.level, run, self.c, scalars, &view.storage)
+                }
+                MomentView::Int8 {
+                    m,
+                    v,
+                    m_scale,
+                    v_scale,
+                } => {
+                    // Parts are whole rows, so they are whole blocks.
+                    let per_row = moments8::blocks_per_row(view.columns);
+                    let (block, blocks) = (
+                        part.start / view.columns * per_row,
+                        n / view.columns * per_row,
+                    );
+                    let run = Run8 {
+                        first,
+                        columns: view.columns,
+                        w,
+                        m: std::slice::from_raw_parts_mut(m.add(part.start), n),
+                        v: std::slice::from_raw_parts_mut(v.add(part.start), n),
+                        m_scale: std::slice::from_raw_parts_mut(m_scale.add(block), blocks),
+                        v_scale: std::slice::from_raw_parts_mut(v_scale.add(block), blocks),
+                        g,
+                    };
+                    update8::adam8(self.level, run, self.c, scalars, &view.storage)
+                }
+            };
+            self.ws.new_weights[id.index()].fetch_max(e, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -3,8 +3,9 @@
 use super::error::{ReferenceError, Result};
 use super::tensors::TensorId;
 use crate::config::model::{LayerNormOptimizer, ModelConfig, MomentFormat, WeightFormat};
-use crate::num::formats;
+use crate::num::fp32::ftz;
 use crate::num::schedule::Schedule;
+use crate::num::{formats, moments8};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -25,6 +26,13 @@ pub enum Moments {
     Bf16 {
         m: Vec<f32>,
         v: Vec<f32>,
+    },
+    /// Codes per element, scales per block (`docs/arithmetic.md` section 6).
+    Int8 {
+        m: Vec<i8>,
+        v: Vec<u8>,
+        m_scale: Vec<f32>,
+        v_scale: Vec<f32>,
     },
 }
 
@@ -141,10 +149,19 @@ impl TensorState {
                     m: zeros(),
                     v: zeros(),
                 },
-                MomentFormat::Bf16 | MomentFormat::Int8 => Moments::Bf16 {
+                MomentFormat::Bf16 => Moments::Bf16 {
                     m: zeros(),
                     v: zeros(),
                 },
+                MomentFormat::Int8 => {
+                    let blocks = shape[0] * moments8::blocks_per_row(shape[1]);
+                    Moments::Int8 {
+                        m: vec![0; n],
+                        v: vec![0; n],
+                        m_scale: vec![0.0; blocks],
+                        v_scale: vec![0.0; blocks],
+                    }
+                }
             };
             (model.weight_format, moments)
         } else {
@@ -168,11 +185,101 @@ impl TensorState {
 
     /// Stores `x` rounded to nearest in the tensor's format.
     pub fn set_weight(&mut self, i: usize, x: f32) {
-        let x = crate::num::fp32::ftz(x);
+        let x = ftz(x);
         let bits = self
             .format
             .encode(crate::config::model::Rounding::Nearest, x, 0);
         self.w[i] = self.format.decode(bits);
+    }
+
+    /// Stores FP32 moments of the whole tensor, rounded to nearest where narrower.
+    pub fn set_moments(&mut self, m: &[f32], v: &[f32]) {
+        let columns = self.shape[1];
+        match &mut self.moments {
+            Moments::None => {}
+            Moments::Fp32 { m: ms, v: vs } => {
+                for (to, &x) in ms.iter_mut().zip(m).chain(vs.iter_mut().zip(v)) {
+                    *to = ftz(x);
+                }
+            }
+            Moments::Bf16 { m: ms, v: vs } => {
+                for (to, &x) in ms.iter_mut().zip(m).chain(vs.iter_mut().zip(v)) {
+                    *to = formats::bf16_decode(formats::bf16_nearest(ftz(x)));
+                }
+            }
+            Moments::Int8 {
+                m: ms,
+                v: vs,
+                m_scale,
+                v_scale,
+            } => {
+                /// Half a step, which makes the stochastic code the nearest.
+                const HALF: u32 = 0x8000;
+                for (block, range) in moments8::blocks(m.len(), columns).enumerate() {
+                    let largest = |x: &mut dyn Iterator<Item = f32>| x.fold(0f32, f32::max);
+                    let (sm, im) = moments8::scale(
+                        largest(&mut m[range.clone()].iter().map(|x| ftz(*x).abs())),
+                        moments8::M_MAX,
+                    );
+                    let root = |x: f32| ftz(x).sqrt();
+                    let (sv, iv) = moments8::scale(
+                        largest(&mut v[range.clone()].iter().map(|x| root(*x))),
+                        moments8::V_MAX,
+                    );
+                    m_scale[block] = sm;
+                    v_scale[block] = sv;
+                    for i in range {
+                        ms[i] = moments8::encode_m(ftz(m[i]), im, HALF);
+                        vs[i] = moments8::encode_v(root(v[i]), iv, HALF);
+                    }
+                }
+            }
+        }
+    }
+
+    /// FP32 values of both moments of the whole tensor (zero where there are none).
+    pub fn moment_values(&self) -> [Vec<f32>; 2] {
+        let zeros = || vec![0.0; self.w.len()];
+        match &self.moments {
+            Moments::None => [zeros(), zeros()],
+            Moments::Fp32 { m, v } | Moments::Bf16 { m, v } => [m.clone(), v.clone()],
+            Moments::Int8 {
+                m,
+                v,
+                m_scale,
+                v_scale,
+            } => {
+                let [mut ms, mut vs] = [zeros(), zeros()];
+                for (block, range) in moments8::blocks(m.len(), self.shape[1]).enumerate() {
+                    for i in range {
+                        ms[i] = moments8::decode_m(m[i], m_scale[block]);
+                        vs[i] = moments8::decode_v(v[i], v_scale[block]);
+                    }
+                }
+                [ms, vs]
+            }
+        }
+    }
+
+    /// Stored scales of a block of 8-bit moments, as FP32 bits.
+    pub fn scale_bits(&self, block: usize) -> Option<[u32; 2]> {
+        match &self.moments {
+            Moments::Int8 {
+                m_scale, v_scale, ..
+            } => Some([m_scale.get(block)?.to_bits(), v_scale.get(block)?.to_bits()]),
+            _ => None,
+        }
+    }
+
+    /// Replaces the stored scales of a block of 8-bit moments.
+    pub fn set_scale_bits(&mut self, block: usize, bits: [u32; 2]) {
+        if let Moments::Int8 {
+            m_scale, v_scale, ..
+        } = &mut self.moments
+        {
+            m_scale[block] = f32::from_bits(bits[0]);
+            v_scale[block] = f32::from_bits(bits[1]);
+        }
     }
 
     /// Stored bits of weight `i`, low aligned in the format's width.
@@ -191,6 +298,7 @@ impl TensorState {
             Moments::None => [0, 0],
             Moments::Fp32 { m, v } => [m[i].to_bits(), v[i].to_bits()],
             Moments::Bf16 { m, v } => [m[i].to_bits() >> 16, v[i].to_bits() >> 16],
+            Moments::Int8 { m, v, .. } => [u32::from(m[i] as u8), u32::from(v[i])],
         }
     }
 
@@ -205,6 +313,10 @@ impl TensorState {
             Moments::Bf16 { m, v } => {
                 m[i] = formats::bf16_decode(bits[0]);
                 v[i] = formats::bf16_decode(bits[1]);
+            }
+            Moments::Int8 { m, v, .. } => {
+                m[i] = bits[0] as u8 as i8;
+                v[i] = bits[1] as u8;
             }
         }
     }

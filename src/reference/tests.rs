@@ -126,7 +126,11 @@ fn oracle_model_matches_differences_in_every_tensor() {
 }
 
 /// Relative L2 error of each gradient tensor.
-fn gradient_errors(model: &ModelConfig, state: &State, tokens: &[u32]) -> Vec<(String, f64)> {
+pub(crate) fn gradient_errors(
+    model: &ModelConfig,
+    state: &State,
+    tokens: &[u32],
+) -> Vec<(String, f64)> {
     let (loss, want) = oracle::gradients(model, &wide(state), tokens);
     let mut trainer = Trainer::new(model, state.clone(), 2).unwrap();
     let (result, got) = trainer.gradients(tokens).unwrap();
@@ -186,6 +190,7 @@ fn threads_and_instruction_sets_change_no_bit() {
         (WeightFormat::Bf16, MomentFormat::Fp32, Rounding::Nearest),
         (WeightFormat::Bf16, MomentFormat::Bf16, Rounding::Stochastic),
         (WeightFormat::Fp24, MomentFormat::Bf16, Rounding::Nearest),
+        (WeightFormat::Fp24, MomentFormat::Int8, Rounding::Nearest),
     ] {
         let model = ModelConfig {
             weight_format,

@@ -2,7 +2,7 @@
 
 use super::error::{ReferenceError, Result};
 use super::functions::Functions;
-use super::pass::{Lane, Pass, TensorView, Trace};
+use super::pass::{Lane, MomentView, Pass, TensorView, Trace};
 use super::rows;
 use super::simd::Level;
 use super::state::{Moments, State};
@@ -10,7 +10,7 @@ use super::team::Team;
 use super::tensors::TensorId;
 use super::update::Storage;
 use super::workspace::{Exponents, Workspace};
-use crate::config::model::{LayerNormOptimizer, ModelConfig};
+use crate::config::model::ModelConfig;
 use crate::num::block::MAX_K;
 use crate::num::constants::{Constants, position_code};
 use crate::num::fp32;
@@ -382,18 +382,30 @@ impl Trainer {
         let seed = self.state.seed;
         let model = &self.core.model;
         let view = |tensor: &mut super::state::TensorState| {
-            let (m, v) = match &mut tensor.moments {
-                Moments::None => (std::ptr::null_mut(), std::ptr::null_mut()),
-                Moments::Fp32 { m, v } | Moments::Bf16 { m, v } => (m.as_mut_ptr(), v.as_mut_ptr()),
+            let moments = match &mut tensor.moments {
+                Moments::None => MomentView::None,
+                Moments::Fp32 { m, v } | Moments::Bf16 { m, v } => MomentView::Float {
+                    m: m.as_mut_ptr(),
+                    v: v.as_mut_ptr(),
+                },
+                Moments::Int8 {
+                    m,
+                    v,
+                    m_scale,
+                    v_scale,
+                } => MomentView::Int8 {
+                    m: m.as_mut_ptr(),
+                    v: v.as_mut_ptr(),
+                    m_scale: m_scale.as_mut_ptr(),
+                    v_scale: v_scale.as_mut_ptr(),
+                },
             };
-            let matrix = tensor.id.matrix();
             TensorView {
                 w: tensor.w.as_mut_ptr(),
-                m,
-                v,
+                moments,
                 len: tensor.w.len(),
-                storage: Storage::of(model, seed, matrix),
-                sgd: matrix.is_none() && model.layernorm_optimizer == LayerNormOptimizer::Sgd,
+                columns: tensor.shape[1],
+                storage: Storage::of(model, seed, tensor.id.matrix()),
             }
         };
         self.state.tensors.iter_mut().map(view).collect()

@@ -27,7 +27,7 @@ impl Storage {
             Some(tensor) => Self {
                 weight: model.weight_format,
                 rounding: model.rounding,
-                bf16_moments: model.moment_format != MomentFormat::Fp32,
+                bf16_moments: model.moment_format == MomentFormat::Bf16,
                 seed,
                 tensor,
             },
