@@ -9,11 +9,14 @@ mod check;
 mod common;
 mod convert;
 mod devices;
+mod emit;
 mod eval;
 mod explain;
 mod generate;
 mod output;
+mod plan;
 mod reference;
+mod sim;
 mod train;
 
 use std::process::ExitCode;
@@ -70,6 +73,12 @@ struct Global {
 enum Verb {
     /// List the device catalogue, or show one device
     Devices(devices::Args),
+    /// Plan a model on a device: resources, memories, cycles; what is short if it does not fit
+    Plan(plan::Args),
+    /// Write the complete design: Verilog, memories, test benches, Vivado scripts, drivers
+    Emit(emit::Args),
+    /// Train in simulated RTL and compare every word with the reference
+    Sim(sim::Args),
     /// Train a model with the reference trainer
     Train(train::TrainArgs),
     /// Validation loss of a checkpoint
@@ -92,6 +101,9 @@ fn run(verb: Verb, out: &Output) -> Result<Exit, Problems> {
     match verb {
         Verb::Devices(args) => devices::run(args, out),
         Verb::Check(args) => check::run(args, out),
+        Verb::Plan(args) => plan::run(args, out),
+        Verb::Emit(args) => emit::run(args, out),
+        Verb::Sim(args) => sim::run(args, out),
         Verb::Train(args) => train::run(args, out),
         Verb::Eval(args) => eval::run(args, out),
         Verb::Generate(args) => generate::run(args, out),

@@ -42,6 +42,30 @@ pub struct Device {
 }
 
 impl Device {
+    /// A stand-in that every machine fits, for simulation without a device.
+    pub fn boundless() -> Self {
+        let much = 1 << 40;
+        Device {
+            name: "simulation".into(),
+            title: "no device: simulation only".into(),
+            part: String::new(),
+            board_part: String::new(),
+            family: "ultrascale-plus".into(),
+            lut: much,
+            ff: much,
+            dsp: much,
+            dsp_kind: "DSP48E2".into(),
+            bram36: much,
+            uram: 0,
+            distributed_ram_bits: much,
+            regions: 1,
+            licence: "standard".into(),
+            licence_note: String::new(),
+            clock_mhz: 200,
+            source: "none".into(),
+        }
+    }
+
     /// `-family` of Yosys's `synth_xilinx`, where it knows the family.
     pub fn yosys_family(&self) -> Option<&'static str> {
         match self.family.as_str() {

@@ -94,6 +94,12 @@ pub const ALL: &[Code] = &[
          overwrite anything of yours.",
     ),
     code(
+        "nf::emit::internal",
+        "a planned machine could not be built",
+        "The netlist's own checks (widths, drivers, names, loops) refused a machine that the planner had accepted. This is a \
+         fault of nfgen.",
+    ),
+    code(
         "nf::emit::wrong_ports",
         "the top module's ports are not those of its interface",
         "The IP packager, the simulation harness and the drivers find a core's buses by their port names: aclk, aresetn, \
@@ -139,6 +145,24 @@ pub const ALL: &[Code] = &[
         "Stochastic rounding draws its bits from a counter with a 32-bit element number (docs/arithmetic.md section 5).",
     ),
     code(
+        "nf::plan::does_not_fit",
+        "the model does not fit the device",
+        "The planner has tried every array size and memory plan that it knows. The message says which resource is short by how \
+         much for the plan that misses by least; the help line names the nearest change of the model that fits. LUTs count as \
+         short above 85 % of the device, since place and route seldom fill more.",
+    ),
+    code(
+        "nf::plan::impossible_machine",
+        "an option asks for a machine that cannot be built",
+        "--array, --adam-lanes and --groups fix parts of the machine. Adam lanes must share the array's rows evenly, because each \
+         lane owns its banks.",
+    ),
+    code(
+        "nf::plan::no_machine",
+        "no machine exists for this model on any device",
+        "Some formats and sizes exist in the reference trainer only. The message names the one.",
+    ),
+    code(
         "nf::reference::corpus",
         "the text cannot be trained or evaluated on as asked",
         "It may be empty or too short, hold a byte at or above the vocabulary, or differ from the text that a resumed \
@@ -179,6 +203,47 @@ pub const ALL: &[Code] = &[
         "nf::reference::window_length",
         "a window has the wrong number of tokens",
         "A training window has seq_len + 1 tokens: the inputs and, shifted by one, their targets.",
+    ),
+    code(
+        "nf::sim::build",
+        "Verilator refused the design",
+        "Usually the Verilog given with --rtl has an error; Verilator's own messages follow, and the whole log is kept.",
+    ),
+    code(
+        "nf::sim::cache",
+        "the folder of built models cannot be used",
+        "Models are built once and kept by the hash of their sources. --cache DIR or NFGEN_CACHE chooses the folder.",
+    ),
+    code(
+        "nf::sim::hung",
+        "the simulated design stopped answering",
+        "A stream or register access made no progress within a limit that follows from the size of the model, or the design \
+         broke a rule of AXI. A design emitted by nfgen must not; one changed by hand may.",
+    ),
+    code(
+        "nf::sim::reference",
+        "the reference refused a sample",
+        "The reference trainer runs beside the simulation and checks its input the same way.",
+    ),
+    code(
+        "nf::sim::rtl",
+        "the folder of --rtl cannot be read or holds no Verilog",
+        "--rtl wants the rtl folder of an emitted design; memory files come from the plan.",
+    ),
+    code(
+        "nf::sim::stalls",
+        "the stall probability is out of range",
+        "--stalls is the probability, per cycle, that a source idles or a sink is busy. At 1 nothing would ever move.",
+    ),
+    code(
+        "nf::sim::tool",
+        "Verilator is missing or too old",
+        "Simulation needs Verilator 5.006 or newer on the PATH. `make tools` installs what is missing on Debian.",
+    ),
+    code(
+        "nf::sim::wrong_core",
+        "the Verilog belongs to another plan",
+        "BUILD_ID identifies model, shape and programs. --rtl simulates Verilog that was emitted for the same ones.",
     ),
 ];
 

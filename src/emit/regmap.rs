@@ -292,7 +292,7 @@ pub fn trainer_map(model: &ModelConfig, resets: &TrainerResets) -> RegisterMap {
     )
     .add(
         "LR_PEAK",
-        ReadOnly,
+        ReadWrite,
         bits(model.lr_peak),
         "learning rate at the end of warm-up, FP32 bits",
     )

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::compare::{Comparison, Difference, compare, to_words};
+use super::compare::{Comparison, Difference, compare, from_words, to_words};
 use super::driver::{Beat, Driver, DriverError};
 use super::verilate::{BuildError, Job, Optimise, Verilator};
 use crate::compile::trainer::TOP;
+use crate::config::ModelConfig;
 use crate::emit::core::Core;
 use crate::reference::{ReferenceError, State, Trainer};
 use crate::trainer::layout::{TrainerState, beats_to_state, state_to_beats};
@@ -210,7 +211,8 @@ impl<'a> Session<'a> {
 
 /// Trains `windows` one by one on both sides and compares every word after every sample.
 ///
-/// `progress` is called after each sample. Stops at the first sample with a difference.
+/// `progress` is called after each sample. Stops at the first sample with a difference. Also
+/// returns the state that the hardware holds at the end.
 pub fn run(
     plan: &Plan,
     model: &Model,
@@ -218,7 +220,7 @@ pub fn run(
     windows: &[Vec<u32>],
     options: &Options,
     progress: &mut dyn FnMut(&StepReport),
-) -> Result<SimReport, SimError> {
+) -> Result<(SimReport, State), SimError> {
     let config = &plan.model;
     let mut reference = Trainer::new(config, initial.clone(), options.threads)?;
     let mut session = Session::start(plan, model, options)?;
@@ -231,6 +233,7 @@ pub fn run(
         ..SimReport::default()
     };
     let mut cycles_total = 0u64;
+    let mut held = initial.clone();
     for (n, window) in windows.iter().enumerate() {
         let step = n as u32 + 1;
         let packet = session.train(window)?;
@@ -243,6 +246,7 @@ pub fn run(
             &to_words(config, reference.state()),
             &got,
         ));
+        held = from_words(config, &got);
         let cycles = u64::from(packet[6]) << 32 | u64::from(packet[5]);
         cycles_total += cycles;
         report.steps = step;
@@ -271,7 +275,21 @@ pub fn run(
         // A run that compared nothing proves nothing.
         report.verdict = "mismatch";
     }
-    Ok(report)
+    Ok((report, held))
+}
+
+/// The reference's state before sample `step` (1-based) of a run.
+pub fn reference_before(
+    model: &ModelConfig,
+    initial: &State,
+    windows: &[Vec<u32>],
+    step: u32,
+) -> Result<State, ReferenceError> {
+    let mut reference = Trainer::new(model, initial.clone(), 1)?;
+    for window in windows.iter().take(step as usize - 1) {
+        reference.step(window)?;
+    }
+    Ok(reference.into_state())
 }
 
 fn compare_result(

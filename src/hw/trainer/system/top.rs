@@ -33,7 +33,7 @@ pub fn trainer_top(
     let file = Unit::new(&m, "u_registers", &register_file(registers)?);
 
     m.section("Commands");
-    let control = file.inst.output("control_pulse");
+    let control = w.output(&file, "control_pulse");
     for (bit, name) in [
         "start_train",
         "start_eval",
