@@ -210,7 +210,8 @@ impl Simulator {
                 )));
             }
             // Stale results of an earlier launch must not pass for this one's.
-            self.write_memory(out_addr, &vec![0xa5; part.results as usize * 4])?;
+            let stale = vec![0xa5; (part.results as usize * 4).next_multiple_of(16)];
+            self.write_memory(out_addr, &stale)?;
             let base = register::GROUP + index as u32 * register::GROUP_STRIDE;
             registers.extend([
                 (base + register::PROGRAM_ADDR, program_addr as u32),
