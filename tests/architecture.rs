@@ -21,7 +21,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("bitnet", &["config"]),
     ("emit", &["config", "dsl"]),
-    ("compile", &["config", "num", "dsl", "hw", "trainer", "emit"]),
+    (
+        "compile",
+        &["config", "num", "dsl", "hw", "trainer", "emit"],
+    ),
     (
         "sim",
         &[

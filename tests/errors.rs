@@ -32,6 +32,30 @@ const SHAPE: &str =
 
 const CASES: &[Case] = &[
     case(
+        "nf::bitnet::array",
+        &[],
+        &[
+            "bitnet",
+            "project",
+            "--shape",
+            "4x64",
+            "--backend",
+            "model",
+            "--rows",
+            "30",
+        ],
+    ),
+    case(
+        "nf::bitnet::bad_file",
+        &[("m.gguf", "GGUF\u{3}\0\0\0\u{7}")],
+        &["bitnet", "inspect", "m.gguf"],
+    ),
+    case(
+        "nf::bitnet::refused",
+        &[],
+        &["bitnet", "project", "--shape", "4x64", "--tokens", "0"],
+    ),
+    case(
         "nf::cli::unknown_code",
         &[],
         &["explain", "nf::model::head_divide"],

@@ -1,7 +1,7 @@
 //! Runs emitted designs in Verilator and compares them with the reference.
 
-pub mod compare;
 pub mod cgla;
+pub mod compare;
 pub mod cosim;
 pub mod driver;
 pub mod lint;

@@ -15,7 +15,7 @@ use crate::cgla::bench::{ModelCost, model_cost};
 use crate::diag::{Diagnostic, Problems};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  nfgen bitnet bench --model 2b-4t --device zcu102 --json")]
+#[command(after_help = "Examples:\n  nfgen bitnet bench --model 2b-4t --device zcu102 --json")]
 pub struct Args {
     /// Published model
     #[arg(long, default_value = "2b-4t", value_parser = ["2b-4t"])]

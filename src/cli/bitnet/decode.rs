@@ -18,7 +18,7 @@ use crate::diag::Problems;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  nfgen bitnet decode tiny.gguf --prompt 'the cat' --tokens 32 --backend rtl --compare"
+    after_help = "Examples:\n  nfgen bitnet decode tiny.gguf --prompt 'the cat' --tokens 32 --backend rtl --compare"
 )]
 pub struct Args {
     /// GGUF file

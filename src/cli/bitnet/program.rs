@@ -11,7 +11,7 @@ use crate::diag::{Diagnostic, Problems};
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The text form is described in docs/cgla.md. Example:\n  \
+    after_help = "The text form is described in docs/cgla.md. Examples:\n  \
                   nfgen bitnet run add.cgla --rtl --json"
 )]
 pub struct Args {
