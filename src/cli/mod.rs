@@ -14,6 +14,7 @@ mod eval;
 mod explain;
 mod generate;
 mod output;
+mod plan;
 mod reference;
 mod train;
 
@@ -87,6 +88,8 @@ enum Verb {
     Check(check::Args),
     /// Read, convert, decode BitNet b1.58 files; project and bench on the programmable array
     Bitnet(bitnet::Args),
+    /// Plan a model on a device: resources, memories, cycles; what is short if it does not fit
+    Plan(plan::Args),
     /// Document an error code, or list all of them
     Explain(explain::Args),
 }
@@ -102,6 +105,7 @@ fn run(verb: Verb, out: &Output) -> Result<Exit, Problems> {
         Verb::Convert(args) => convert::run(args, out),
         Verb::Bench(args) => bench::run(args, out),
         Verb::Bitnet(args) => bitnet::run(args, out),
+        Verb::Plan(args) => plan::run(args, out),
         Verb::Explain(args) => explain::run(args, out),
     }
 }

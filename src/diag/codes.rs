@@ -157,6 +157,24 @@ pub const ALL: &[Code] = &[
         "Stochastic rounding draws its bits from a counter with a 32-bit element number (docs/arithmetic.md section 5).",
     ),
     code(
+        "nf::plan::does_not_fit",
+        "the model does not fit the device",
+        "The planner has tried every array size and memory plan that it knows. The message says which resource is short by how \
+         much for the plan that misses by least; the help line names the nearest change of the model that fits. LUTs count as \
+         short above 85 % of the device, since place and route seldom fill more.",
+    ),
+    code(
+        "nf::plan::impossible_machine",
+        "an option asks for a machine that cannot be built",
+        "--array, --adam-lanes and --groups fix parts of the machine. Adam lanes must share the array's rows evenly, because each \
+         lane owns its banks.",
+    ),
+    code(
+        "nf::plan::no_machine",
+        "no machine exists for this model on any device",
+        "Some formats and sizes exist in the reference trainer only. The message names the one.",
+    ),
+    code(
         "nf::reference::corpus",
         "the text cannot be trained or evaluated on as asked",
         "It may be empty or too short, hold a byte at or above the vocabulary, or differ from the text that a resumed \

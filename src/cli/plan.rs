@@ -1,0 +1,257 @@
+//! `nfgen plan`: what a model needs on a device, before synthesis.
+
+use serde_json::json;
+
+use super::{DeviceArgs, Exit, ModelArgs, Output};
+use crate::config::schema::grouped;
+use crate::config::{Device, ModelConfig, VocabularyBudget, require_hardware};
+use crate::diag::{Diagnostic, Problems};
+use crate::trainer::plan::{
+    LUT_SHARE, MemoryKind, Options, Plan, PlanError, Resources, Target, nearest,
+};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nfgen plan --device zcu102 --model shakespeare-334k-7b\n  \
+                        nfgen plan --device zcu104 --model shakespeare-334k --json\n  \
+                        nfgen plan --device kv260 --model small --array 8 --clock 200\n\n\
+                        Exit code 2 when the model does not fit; the plan is shown all the same."
+)]
+pub struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
+    machine: MachineArgs,
+}
+
+/// What a user may fix of the machine; the planner chooses the rest.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MachineArgs {
+    /// Clock of the core in MHz [default: the device's]
+    #[arg(long, value_name = "MHZ", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub clock: Option<u64>,
+    /// Rows and columns of the multiplier array
+    #[arg(long, value_name = "N")]
+    pub array: Option<usize>,
+    /// Adam lanes; a divisor of the array's rows
+    #[arg(long, value_name = "N")]
+    pub adam_lanes: Option<usize>,
+    /// Groups of activation memory
+    #[arg(long, value_name = "N")]
+    pub groups: Option<usize>,
+}
+
+impl MachineArgs {
+    /// The clock that was asked for, or the device's own.
+    pub fn clock_mhz(&self, device: &Device) -> u64 {
+        self.clock.unwrap_or(device.clock_mhz)
+    }
+
+    /// Plans `model` for `device`. A plan that does not fit is returned like any other.
+    pub fn plan(&self, model: &ModelConfig, device: &Device) -> Result<Plan, Problems> {
+        require_hardware(model)?;
+        Plan::new(model, &self.target(device), &self.options()).map_err(|e| problem(&e).into())
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            array: self.array,
+            adam_lanes: self.adam_lanes,
+            groups: self.groups,
+        }
+    }
+
+    fn target(&self, device: &Device) -> Target {
+        Target {
+            name: device.name.clone(),
+            available: Resources {
+                lut: device.lut as f64,
+                ff: device.ff as f64,
+                dsp: device.dsp as f64,
+                bram36: device.bram36 as f64,
+                uram: device.uram as f64,
+                lutram_bits: device.distributed_ram_bits as f64,
+            },
+            lut_share: LUT_SHARE,
+            clock_mhz: self.clock_mhz(device) as f64,
+        }
+    }
+}
+
+/// What the planner refuses outright, on any device.
+fn problem(error: &PlanError) -> Diagnostic {
+    match error {
+        PlanError::Array(_) | PlanError::Lanes { .. } | PlanError::Groups(_) => Diagnostic::new(
+            "nf::plan::impossible_machine",
+            error.to_string(),
+            "leave the option out and the planner chooses, or use one of the values named",
+        ),
+        _ => Diagnostic::new(
+            "nf::plan::no_machine",
+            error.to_string(),
+            "change the model with --set; `train` and `eval` take the model as it is",
+        ),
+    }
+}
+
+/// The diagnostic of a plan that does not fit: what is short, by how much, and what would fit.
+pub fn does_not_fit(plan: &Plan, near: Option<&str>) -> Diagnostic {
+    let short: Vec<String> = plan
+        .shortfall
+        .iter()
+        .map(|s| {
+            format!(
+                "{} {} of {} (short by {})",
+                s.resource,
+                number(s.used),
+                number(s.available),
+                number(s.used - s.available)
+            )
+        })
+        .collect();
+    Diagnostic::new(
+        "nf::plan::does_not_fit",
+        format!(
+            "model `{}` does not fit {}: {}",
+            plan.model.name,
+            plan.target.name,
+            short.join(", ")
+        ),
+        match near {
+            Some(settings) => format!("the nearest setting that fits: {settings}"),
+            None => "no smaller setting of this model fits; choose a larger device (nfgen devices)"
+                .into(),
+        },
+    )
+}
+
+pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
+    let model = args.model.resolve()?;
+    let device = args.device.resolve()?;
+    let plan = args.machine.plan(&model, &device)?;
+    let near = if plan.fits() {
+        None
+    } else {
+        nearest(
+            &model,
+            &args.machine.target(&device),
+            &args.machine.options(),
+        )
+        .map_err(|e| problem(&e))?
+    };
+    let settings = near.as_ref().map(|near| {
+        let all: Vec<String> = near
+            .settings
+            .iter()
+            .map(|(k, v)| format!("--set {k}={v}"))
+            .collect();
+        all.join(" ")
+    });
+    let budget = VocabularyBudget::of(&model);
+    let mut object = plan.to_json();
+    object["vocabulary_budget"] = json!(budget);
+    if let Some(near) = &near {
+        object["nearest"] = json!({
+            "set": near.settings,
+            "cycles_per_sample": near.plan.cycles_per_sample(),
+        });
+    }
+    out.object(&object);
+    out.say(table(&plan));
+    if let Some(warning) = budget.warning() {
+        out.warn(&warning);
+    }
+    if plan.fits() {
+        return Ok(Exit::Done);
+    }
+    out.fail(&does_not_fit(&plan, settings.as_deref()).into());
+    Ok(Exit::Refused)
+}
+
+/// Up to one decimal, with thousands separated.
+fn number(value: f64) -> String {
+    let whole = grouped(value.trunc().max(0.0) as u64);
+    match (value.fract() * 10.0).round() as u64 {
+        0 | 10 => grouped(value.round().max(0.0) as u64),
+        tenth => format!("{whole}.{tenth}"),
+    }
+}
+
+fn table(plan: &Plan) -> String {
+    let (used, available) = (&plan.used, &plan.target.available);
+    let b = plan.shape.b;
+    let mut lines = vec![
+        format!(
+            "{} ({} parameters) on {}: {}",
+            plan.model.name,
+            grouped(plan.model.parameters() as u64),
+            plan.target.name,
+            if plan.fits() { "fits" } else { "does not fit" },
+        ),
+        format!(
+            "array {b} x {b}, {} Adam lanes, {} activation groups",
+            plan.shape.adam_lanes,
+            plan.shape.group_depth.len()
+        ),
+        format!(
+            "{} cycles per sample, {:.3} ms at {} MHz (planned)",
+            grouped(plan.cycles_per_sample()),
+            plan.ms_per_sample(),
+            plan.target.clock_mhz
+        ),
+        String::new(),
+        format!(
+            "{:<10} {:>11} {:>11} {:>7}",
+            "resource", "used", "available", "share"
+        ),
+    ];
+    for (name, used, available) in [
+        ("LUT", used.lut, available.lut),
+        ("FF", used.ff, available.ff),
+        ("DSP", used.dsp, available.dsp),
+        ("BRAM36", used.bram36, available.bram36),
+        ("URAM", used.uram, available.uram),
+    ] {
+        let share = if available > 0.0 {
+            format!("{:.1} %", 100.0 * used / available)
+        } else {
+            "-".into()
+        };
+        lines.push(format!(
+            "{name:<10} {:>11} {:>11} {share:>7}",
+            number(used.round()),
+            number(available)
+        ));
+    }
+    lines.push(String::new());
+    lines.push(format!(
+        "{:<24} {:>9} {:>6} {:>7} {:>6} {:<7} {:<12} {:>7}",
+        "memory", "words", "width", "depth", "banks", "ports", "kind", "blocks"
+    ));
+    for memory in &plan.memories {
+        let (kind, blocks) = match memory.kind {
+            MemoryKind::Block => ("block", number(memory.blocks)),
+            MemoryKind::Ultra => ("ultra", number(memory.blocks)),
+            MemoryKind::Distributed => ("distributed", format!("{} LUT", memory.luts)),
+        };
+        let ports = json!(memory.ports);
+        lines.push(
+            format!(
+                "{:<24} {:>9} {:>6} {:>7} {:>6} {:<7} {:<12} {:>7}",
+                memory.name,
+                memory.words,
+                memory.width,
+                memory.depth,
+                memory.banks,
+                ports.as_str().unwrap_or_default(),
+                kind,
+                blocks
+            )
+            .trim_end()
+            .to_string(),
+        );
+    }
+    lines.join("\n")
+}
