@@ -14,14 +14,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("reference", &["config", "num"]),
     ("dsl", &[]),
     ("hw", &["dsl", "num", "trainer", "config"]),
-    ("trainer", &["config", "num", "dsl", "hw", "emit"]),
+    // `reference` for its state only: a machine's state is loaded from it and compared with it.
+    (
+        "trainer",
+        &["config", "num", "dsl", "hw", "emit", "reference"],
+    ),
     (
         "cgla",
         &["config", "num", "dsl", "hw", "emit", "bitnet", "sim"],
     ),
     ("bitnet", &["config"]),
     ("emit", &["config", "dsl"]),
-    ("compile", &["config", "num", "dsl", "hw", "trainer", "emit"]),
+    (
+        "compile",
+        &["config", "num", "dsl", "hw", "trainer", "emit"],
+    ),
     (
         "sim",
         &[
@@ -75,14 +82,16 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether the file is declared as `#[cfg(test)] mod name;` by its parent.
+/// Whether the file, or a folder above it, is declared as `#[cfg(test)] mod name;`.
 fn is_test_file(path: &Path) -> bool {
-    let name = path.file_stem().expect("a name").to_string_lossy();
-    let parent = path.with_file_name("mod.rs");
-    let declared = std::fs::read_to_string(parent).unwrap_or_default();
-    declared.contains(&format!("#[cfg(test)]\nmod {name};"))
-        || declared.contains(&format!("#[cfg(test)]\npub mod {name};"))
-        || declared.contains(&format!("#[cfg(test)]\npub(crate) mod {name};"))
+    path.ancestors().take_while(|p| *p != root()).any(|part| {
+        let name = part.file_stem().unwrap_or_default().to_string_lossy();
+        let parent = part.with_file_name("mod.rs");
+        let declared = std::fs::read_to_string(parent).unwrap_or_default();
+        ["", "pub ", "pub(crate) ", "pub(super) "]
+            .iter()
+            .any(|visibility| declared.contains(&format!("#[cfg(test)]\n{visibility}mod {name};")))
+    })
 }
 
 /// Text of a source without its line comments, tests and everything after `#[cfg(test)] mod`.

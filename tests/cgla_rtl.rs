@@ -8,9 +8,10 @@ use nfgen::bitnet::quant::Activations;
 use nfgen::bitnet::ternary::{StreamFormat, TernaryMatrix};
 use nfgen::cgla::backend::ArrayBackend;
 use nfgen::cgla::model::ArrayModel;
-use nfgen::cgla::simulate::{Simulator, Stalls};
+use nfgen::cgla::paper::{self, Combine, Streams};
 use nfgen::cgla::timing::MemoryModel;
-use nfgen::cgla::{ArrayConfig, LaneSign};
+use nfgen::cgla::{ArrayConfig, LaneSign, Launch, Machine, int8};
+use nfgen::sim::cgla::{Simulator, Stalls};
 use rand::{RngExt, SeedableRng};
 
 fn cache() -> PathBuf {
@@ -95,5 +96,120 @@ fn rtl_equals_the_definition() {
                 );
             }
         }
+    }
+}
+
+fn bytes(count: usize, seed: u64) -> Vec<i8> {
+    let mut rng = rand_pcg::Pcg64::seed_from_u64(seed);
+    (0..count).map(|_| rng.random()).collect()
+}
+
+/// Everything that only configuration words change, on one machine.
+fn all_programs(machine: &mut dyn Machine) {
+    // The published schedule, unfused and fused, over several windows.
+    let weights: Vec<i8> = bytes(3000, 3).iter().map(|w| w.rem_euclid(3) - 1).collect();
+    let acts = bytes(3000, 4);
+    let exact: i32 = dot(&weights, &acts);
+    let listed: i32 = weights
+        .iter()
+        .zip(&acts)
+        .filter(|&(_, &a)| a >= 120)
+        .map(|(&w, _)| 256 * i32::from(w))
+        .sum();
+    let streams = Streams::two_fragments(&weights, &acts);
+    let (sums, _) = paper::run(machine, &streams, Combine::Unfused).unwrap();
+    assert_eq!(sums[0] + 16 * sums[1] + listed, exact, "unfused");
+    let (sums, _) = paper::run(machine, &streams, Combine::Fused).unwrap();
+    assert_eq!(sums[0] + listed, exact, "fused");
+
+    // int8 x int8, both operands over their whole range.
+    let (rows, cols) = (21, 150);
+    let weights = bytes(rows * cols, 5);
+    let acts = Activations::from_int8(2, cols, bytes(2 * cols, 6)).unwrap();
+    let (got, _) = int8::project(machine, &weights, rows, &acts).unwrap();
+    let expected: Vec<i32> = (0..2)
+        .flat_map(|t| weights.chunks_exact(cols).map(move |w| (t, w)))
+        .map(|(t, w)| dot(w, acts.row(t)))
+        .collect();
+    assert_eq!(got, expected, "int8");
+
+    // A user's integer program from text: max(a + b, 0) >> 1 on both lanes, every step stored.
+    let last = machine.config().group_rows() - 1;
+    let data = |low: i64, high: i64| {
+        let lane = |v: i64| u128::from(v as i32 as u32);
+        format!("{:x}", lane(low) | lane(high) << 32)
+    };
+    let rows = [(5, -9), (-100, 40), (7, 7)];
+    let words = |f: &dyn Fn(usize) -> (i64, i64)| -> String {
+        let list: Vec<String> = (0..3).map(|i| data(f(i).0, f(i).1)).collect();
+        list.join(",")
+    };
+    let text = format!(
+        "# halved rectified sums\n\
+         group 0 results=6\n\
+         row 0..{last} ex1=pass s1=x dest=none\n\
+         row 0..0 ex1=add s1=a s2=b dest=x a=0,1,0 b=8,1,0 streamb\n\
+         row 1..1 ex1=max s1=x s2=r r=0x0 ex3=sra n=1 dest=x\n\
+         row {last}..{last} ex1=pass s1=x store=every wide\n\
+         load pairs=0..0 into=fill base=0 data={}\n\
+         load pairs=0..0 into=fill base=8 data={}\n\
+         execute outputs=1 steps=3 store=every final\n",
+        words(&|i| rows[i]),
+        words(&|i| (10 * i as i64, 100)),
+    );
+    let launch = Launch::parse(&text, machine.config()).unwrap();
+    assert_eq!(
+        Launch::parse(&launch.to_string(), machine.config()).unwrap(),
+        launch
+    );
+    let result = machine.run(&launch).unwrap();
+    let expected: Vec<u32> = rows
+        .iter()
+        .enumerate()
+        .flat_map(|(i, &(low, high))| [low + 10 * i as i64, high + 100])
+        .map(|v| (v.max(0) >> 1) as u32)
+        .collect();
+    assert_eq!(result.outputs[0], expected, "user program");
+}
+
+fn dot(a: &[i8], b: &[i8]) -> i32 {
+    a.iter()
+        .zip(b)
+        .map(|(&a, &b)| i32::from(a) * i32::from(b))
+        .sum()
+}
+
+#[test]
+fn the_model_runs_every_program() {
+    for sign in [LaneSign::UnsignedLo, LaneSign::Signed] {
+        let mut model = ArrayModel::new(small(sign), MemoryModel::default()).unwrap();
+        all_programs(&mut model);
+    }
+}
+
+#[test]
+fn one_rtl_build_runs_every_program() {
+    let stalls = Stalls { busy: 0.2, seed: 3 };
+    let Some(mut rtl) = simulator(small(LaneSign::UnsignedLo), stalls) else {
+        return;
+    };
+    all_programs(&mut rtl);
+    let mut backend = ArrayBackend::new(rtl, StreamFormat::TwoBit);
+    let (w, a) = random(40, 600, 1, 9);
+    assert_eq!(
+        backend.project(&w, &a).unwrap(),
+        project_by_definition(&w, &a)
+    );
+}
+
+/// Sixteen-bit or saturating accumulators fail here.
+#[test]
+fn extreme_rows_are_exact_on_the_model() {
+    let model = ArrayModel::new(ArrayConfig::default(), MemoryModel::default()).unwrap();
+    let mut backend = ArrayBackend::new(model, StreamFormat::TwoBit);
+    let weights = TernaryMatrix::from_trits(4, 6912, &[1; 4 * 6912], 1.0).unwrap();
+    for (value, expected) in [(127i8, 877_824), (-128, -884_736)] {
+        let acts = Activations::from_int8(1, 6912, vec![value; 6912]).unwrap();
+        assert_eq!(backend.project(&weights, &acts).unwrap(), [expected; 4]);
     }
 }

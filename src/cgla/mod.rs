@@ -4,15 +4,18 @@
 //! words and packets change.
 
 pub mod backend;
+pub mod bench;
 pub mod config;
 pub mod error;
+pub mod experiments;
+pub mod int8;
 pub mod isa;
 pub mod launch;
 pub mod model;
 pub mod packet;
+pub mod paper;
 pub mod rtl;
 pub mod schedule;
-pub mod simulate;
 pub mod timing;
 
 pub use config::{ArrayConfig, LaneSign};

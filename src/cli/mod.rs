@@ -5,6 +5,7 @@
 //! to [`Verb`] and to [`run`].
 
 mod bench;
+mod bitnet;
 mod check;
 mod common;
 mod convert;
@@ -93,6 +94,10 @@ enum Verb {
     Bench(bench::BenchArgs),
     /// Check a model and show its resolved settings, its size and its vocabulary budget
     Check(check::Args),
+    /// Read, convert, decode BitNet b1.58 files; project and bench on the programmable array
+    Bitnet(bitnet::Args),
+    /// Plan a model on a device: resources, memories, cycles; what is short if it does not fit
+    Plan(plan::Args),
     /// Document an error code, or list all of them
     Explain(explain::Args),
 }
@@ -110,6 +115,8 @@ fn run(verb: Verb, out: &Output) -> Result<Exit, Problems> {
         Verb::Chat(args) => generate::chat(args, out),
         Verb::Convert(args) => convert::run(args, out),
         Verb::Bench(args) => bench::run(args, out),
+        Verb::Bitnet(args) => bitnet::run(args, out),
+        Verb::Plan(args) => plan::run(args, out),
         Verb::Explain(args) => explain::run(args, out),
     }
 }

@@ -18,6 +18,24 @@ const fn code(name: &'static str, title: &'static str, text: &'static str) -> Co
 /// Every code, sorted by name.
 pub const ALL: &[Code] = &[
     code(
+        "nf::bitnet::array",
+        "the array or its simulation refused or failed",
+        "The message names the program line, the size or the simulator's complaint. A build is chosen by --rows, \
+         --ports, --lmm-words and --lane-sign; the RTL backend needs Verilator on the PATH.",
+    ),
+    code(
+        "nf::bitnet::bad_file",
+        "a GGUF file is damaged or holds impossible data",
+        "The message names the tensor or key and the byte. Truncated downloads, reserved trit codes, overlapping \
+         tensors and counts that exceed the file are found before anything is computed.",
+    ),
+    code(
+        "nf::bitnet::refused",
+        "a file or an argument is understood but not accepted",
+        "The message names what was found and what is accepted: architectures, tensor types, row lengths, ternary \
+         weights, one weight scale per row, finite activations.",
+    ),
+    code(
         "nf::cli::unknown_code",
         "explain was asked about a code that does not exist",
         "`nfgen explain` without an argument lists all codes.",

@@ -46,6 +46,8 @@ mod signal;
 mod state;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_memory;
 mod unused;
 
 pub use bits::Bits;

@@ -12,10 +12,18 @@ const COLUMNS: usize = 100;
 /// Prints one module. `header` becomes comment lines at the top of the file.
 pub fn print_module(def: &ModuleDef, header: &str) -> String {
     let plan = Plan::new(def);
+    let nodes = def.nodes.iter().zip(&def.live).filter(|(_, live)| **live);
+    let params = nodes
+        .filter_map(|(node, _)| match node.op {
+            Op::Param(k) => Some(&def.localparams[k as usize]),
+            _ => None,
+        })
+        .collect();
     let mut p = Printer {
         plan: &plan,
         def,
         out: String::with_capacity(def.nodes.len() * 40 + 1024),
+        params,
     };
     p.file_head(header);
     p.ports();
@@ -55,6 +63,8 @@ struct Printer<'p> {
     plan: &'p Plan<'p>,
     def: &'p ModuleDef,
     out: String,
+    /// Named constants that are in use.
+    params: Vec<&'p LocalParam>,
 }
 
 /// ` [7:0]`, or nothing for one bit.
@@ -166,19 +176,14 @@ impl Printer<'_> {
     fn declarations(&mut self) {
         let def = self.def;
         let mut text = String::new();
-        for (id, node) in def.nodes.iter().enumerate() {
-            if let Op::Param(k) = node.op
-                && def.live[id]
-            {
-                let param = &def.localparams[k as usize];
-                let _ = writeln!(
-                    text,
-                    "    localparam{} {} = {};",
-                    range(node.width),
-                    param.name,
-                    param.value.verilog()
-                );
-            }
+        for param in &self.params {
+            let _ = writeln!(
+                text,
+                "    localparam{} {} = {};",
+                range(param.value.width()),
+                param.name,
+                param.value.verilog()
+            );
         }
         self.block(&mut text);
         for reg in def.regs.iter().filter(|r| def.reg_is_live(r)) {
@@ -431,7 +436,10 @@ impl Printer<'_> {
         self.out.push_str("    always @* begin\n");
         self.line(&head);
         // A state register is compared with its named states.
-        let symbols = self.state_names(selector);
+        let symbols = match self.def.nodes[selector as usize].op {
+            Op::RegQ(r) => self.state_names(&self.def.regs[r as usize]),
+            _ => vec![],
+        };
         for (value, arm) in arms {
             let label = match symbols.iter().find(|p| p.value == *value) {
                 Some(param) => param.name.clone(),
@@ -450,22 +458,11 @@ impl Printer<'_> {
     }
 
     /// The named states of a state register, as far as they are printed.
-    fn state_names(&self, selector: NodeId) -> Vec<LocalParam> {
-        let Op::RegQ(r) = self.def.nodes[selector as usize].op else {
-            return vec![];
-        };
-        let reg = &self.def.regs[r as usize].name;
-        let prefix = format!("{}_", reg.strip_suffix("_q").unwrap_or(reg).to_uppercase());
-        let mut found = vec![];
-        for (id, node) in self.def.nodes.iter().enumerate() {
-            if let Op::Param(k) = node.op
-                && self.def.live[id]
-                && self.def.localparams[k as usize].name.starts_with(&prefix)
-            {
-                found.push(self.def.localparams[k as usize].clone());
-            }
-        }
-        found
+    fn state_names(&self, reg: &RegDef) -> Vec<LocalParam> {
+        let stem = reg.name.strip_suffix("_q").unwrap_or(&reg.name);
+        let prefix = format!("{}_", stem.to_uppercase());
+        let named = self.params.iter().filter(|p| p.name.starts_with(&prefix));
+        named.map(|p| (*p).clone()).collect()
     }
 
     fn memory(&mut self, mem: &MemDef) {
@@ -545,8 +542,13 @@ impl Printer<'_> {
             if reset {
                 self.out.push_str("        if (rst) begin\n");
                 for reg in &members {
-                    let value = reg.reset.as_ref().map(Bits::verilog).unwrap_or_default();
-                    let _ = writeln!(self.out, "            {} <= {value};", reg.name);
+                    let Some(value) = &reg.reset else { continue };
+                    let names = self.state_names(reg);
+                    let text = match names.iter().find(|p| p.value == *value) {
+                        Some(param) => param.name.clone(),
+                        None => value.verilog(),
+                    };
+                    let _ = writeln!(self.out, "            {} <= {text};", reg.name);
                 }
                 if enable.is_some() {
                     self.line(&format!("        end else if ({enable_text}) begin"));

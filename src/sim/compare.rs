@@ -255,7 +255,10 @@ mod tests {
             let different = compare(&model, 3, &words, &other);
             assert_eq!(different.mismatches, 2);
             let first = different.first.expect("a difference");
-            assert_eq!((first.tensor.as_str(), first.word), ("layers.0.wo", "weight"));
+            assert_eq!(
+                (first.tensor.as_str(), first.word),
+                ("layers.0.wo", "weight")
+            );
             assert_eq!((first.row, first.column, first.ulps), (0, 5, 2));
         }
     }

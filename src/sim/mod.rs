@@ -1,5 +1,6 @@
 //! Runs emitted designs in Verilator and compares them with the reference.
 
+pub mod cgla;
 pub mod compare;
 pub mod cosim;
 pub mod driver;

@@ -40,7 +40,9 @@ pub enum SimError {
     Reference(#[from] ReferenceError),
     #[error("{0}")]
     State(String),
-    #[error("the core reads {got:#010x} where this compiler writes {expected:#010x}: the RTL belongs to another plan")]
+    #[error(
+        "the core reads {got:#010x} where this compiler writes {expected:#010x}: the RTL belongs to another plan"
+    )]
     WrongCore { expected: u32, got: u32 },
 }
 

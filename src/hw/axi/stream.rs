@@ -42,10 +42,11 @@ pub fn fifo(width: u32, depth: u32) -> Result<Arc<ModuleDef>, DslError> {
     let m = Module::new(&format!("nf_fifo_w{width}_d{depth}"));
     m.doc("First-in first-out buffer in LUT RAM, one transfer per cycle, latency 1.");
     let bits = crate::dsl::addr_width(depth);
-    m.assert_(
-        m.lit((depth.is_power_of_two() && depth >= 2) as u128, 1),
-        "the depth of a FIFO is a power of two",
-    );
+    if !depth.is_power_of_two() || depth < 2 {
+        m.problem(&format!(
+            "a FIFO of {depth} words: the depth is a power of two, 2 or more"
+        ));
+    }
     m.port_group("Upstream");
     let s_valid = m.input("s_valid", 1);
     let s_data = m.input("s_data", width);

@@ -35,13 +35,15 @@ fn build(name: &str, what: &str, subtract: bool) -> Result<Arc<ModuleDef>, DslEr
 pub fn datapath<'m>(m: &'m Module, a: Sig<'m>, b: Sig<'m>) -> Sig<'m> {
     m.section("Stage 1: order the operands by magnitude");
     let swap = a.trunc(31).ult(b.trunc(31)).named("swap");
+    let (ea, eb) = (a.slice(30, 23), b.slice(30, 23));
+    let distance = m.mux(swap, eb - ea, ea - eb);
+    let distance = m.reg_next("distance_q", distance).q();
     let big = m.reg_next("big_q", m.mux(swap, b, a)).q();
     let small = m.reg_next("small_q", m.mux(swap, a, b)).q();
 
     m.section("Stage 2: align the smaller significand, keeping guard, round and sticky bits");
     let (x, y) = (Fields::of(big), Fields::of(small));
     let subtract = (x.sign ^ y.sign).named("subtract");
-    let distance = (x.exponent - y.exponent).named("distance");
     let far = distance.slice(7, 5).or_reduce().named("far");
     let (aligned, lost) = align(m, y, distance);
     let keep = !(far | y.zero);

@@ -5,14 +5,20 @@
 //! (`add(&m, "u_add", a, b)`) and as logic to inline (`add::datapath`).
 
 pub mod add;
+pub mod compare;
+pub mod convert;
 pub mod div;
 pub mod mul;
 pub mod parts;
 pub mod sqrt;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_convert;
 
 pub use add::{ADD_LATENCY, fp32_add, fp32_sub};
+pub use compare::{MAX_LATENCY, fp32_max};
+pub use convert::{FROM_FIXED_LATENCY, TO_FIXED_LATENCY, ToFixed, fp32_from_fixed, fp32_to_fixed};
 pub use div::{DIV_LATENCY, fp32_div};
 pub use mul::{MUL_LATENCY, fp32_mul};
 pub use sqrt::{SQRT_LATENCY, fp32_sqrt};
@@ -59,6 +65,10 @@ unit!(
 unit!(
     /// An instance of [`fp32_div`]: fl(a / b), [`DIV_LATENCY`] cycles later.
     div, fp32_div, a, b
+);
+unit!(
+    /// An instance of [`fp32_max`]: the larger of a and b, [`MAX_LATENCY`] cycle later.
+    max, fp32_max, a, b
 );
 unit!(
     /// An instance of [`fp32_sqrt`]: fl(sqrt(a)), [`SQRT_LATENCY`] cycles later.

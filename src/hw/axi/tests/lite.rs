@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 const OKAY: u128 = 0;
 const SLVERR: u128 = 2;
 
-fn map() -> RegisterMap {
+pub fn map() -> RegisterMap {
     let r = Register::new;
     RegisterMap::new(
         "nf_test_regs",

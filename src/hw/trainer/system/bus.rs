@@ -120,7 +120,9 @@ pub fn transformer_bus(parts: &BusParts) -> Result<Arc<ModuleDef>, DslError> {
         .set_next(m.mux(begin, m.lit(0, 64), cycles.q().add_const(1)))
         .with_enable(begin | counting);
 
-    m.section("Error flags: a number that is not finite, a wrong token packet, a wrong state packet");
+    m.section(
+        "Error flags: a number that is not finite, a wrong token packet, a wrong state packet",
+    );
     let sticky = |name: &str, event: Sig<'_>| {
         let r = m.reg(name, 1).with_reset(0);
         r.set_next((r.q() | event) & !cancel);
@@ -128,8 +130,7 @@ pub fn transformer_bus(parts: &BusParts) -> Result<Arc<ModuleDef>, DslError> {
     };
     let number_error = w.output(&layer, "error");
     let token_error = w.output(&tokens, "error_length") | w.output(&tokens, "error_token");
-    let weight_error =
-        w.output(&layer, "state_error_early") | w.output(&layer, "state_error_late");
+    let weight_error = w.output(&layer, "state_error_early") | w.output(&layer, "state_error_late");
     let flags = m.cat(&[
         sticky("error_weight_q", weight_error),
         sticky("error_token_q", token_error),
@@ -214,7 +215,10 @@ pub fn transformer_bus(parts: &BusParts) -> Result<Arc<ModuleDef>, DslError> {
     m.output("state", state.q());
     m.output("busy", !state.is("Idle") | result_busy | schedule_busy);
     m.output("error_flags", flags);
-    m.output("error_event", m.reg_next("error_event_q", any_error).with_reset(0).q());
+    m.output(
+        "error_event",
+        m.reg_next("error_event_q", any_error).with_reset(0).q(),
+    );
     m.output("done", m.reg_next("done_q", command_done).with_reset(0).q());
     m.output("cycles", cycles.q());
     m.output("seed", seed.q());

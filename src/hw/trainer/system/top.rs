@@ -63,10 +63,7 @@ pub fn trainer_top(
         ("cycle_hi", cycles.slice(63, 32)),
         ("loss", w.output(&bus, "loss")),
         ("loss_q24_lo", loss_q24.trunc(32)),
-        (
-            "loss_q24_hi",
-            loss_q24.slice(31 + high, 32).sext(32),
-        ),
+        ("loss_q24_hi", loss_q24.slice(31 + high, 32).sext(32)),
         ("correct", w.output(&bus, "correct").zext(32)),
         ("lr", w.output(&bus, "lr")),
         ("seed", w.output(&bus, "seed")),

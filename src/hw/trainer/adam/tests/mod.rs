@@ -2,4 +2,5 @@ mod hash;
 mod lane;
 mod model;
 mod state;
+mod text;
 mod unit;

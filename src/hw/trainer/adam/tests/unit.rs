@@ -317,7 +317,7 @@ fn matrix(tensor: usize, waddr: usize, (nr, nc): (usize, usize), half: usize) ->
 }
 
 /// Tiles of every shape: full, narrow, short, one element, and LayerNorm between them.
-fn program(banks: usize) -> Vec<AdamInstr> {
+pub fn program(banks: usize) -> Vec<AdamInstr> {
     let layernorm = |waddr, nc, half| AdamInstr {
         kind: AdamKind::LayerNorm,
         waddr,
