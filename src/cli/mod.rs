@@ -96,8 +96,6 @@ enum Verb {
     Check(check::Args),
     /// Read, convert, decode BitNet b1.58 files; project and bench on the programmable array
     Bitnet(bitnet::Args),
-    /// Plan a model on a device: resources, memories, cycles; what is short if it does not fit
-    Plan(plan::Args),
     /// Document an error code, or list all of them
     Explain(explain::Args),
 }
@@ -116,7 +114,6 @@ fn run(verb: Verb, out: &Output) -> Result<Exit, Problems> {
         Verb::Convert(args) => convert::run(args, out),
         Verb::Bench(args) => bench::run(args, out),
         Verb::Bitnet(args) => bitnet::run(args, out),
-        Verb::Plan(args) => plan::run(args, out),
         Verb::Explain(args) => explain::run(args, out),
     }
 }
