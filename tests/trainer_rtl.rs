@@ -1,0 +1,329 @@
+//! The generated trainer in simulation against the reference: every weight, both moments, every
+//! loss, on every bit.
+
+#[path = "support/tools.rs"]
+mod tools;
+
+use std::path::PathBuf;
+
+use nfgen::compile::trainer::compile;
+use nfgen::config::{ModelConfig, load_model};
+use nfgen::emit::Core;
+use nfgen::reference::{State, Trainer};
+use nfgen::sim::compare::{compare, to_words};
+use nfgen::sim::driver::DriverError;
+use nfgen::sim::icarus;
+use nfgen::sim::trainer::{self as sim, Options, Session, SimError};
+use nfgen::trainer::plan::{self, Plan, Resources, Target};
+
+fn model(name: &str, set: &[&str]) -> ModelConfig {
+    let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
+    load_model(name, &set).expect("a legal model")
+}
+
+fn machine(model: &ModelConfig, array: usize, adam_lanes: Option<usize>) -> (Plan, Core) {
+    let much = 1e12;
+    let target = Target {
+        name: "simulation".into(),
+        available: Resources {
+            lut: much,
+            ff: much,
+            dsp: much,
+            bram36: much,
+            uram: 0.0,
+            lutram_bits: much,
+        },
+        lut_share: plan::LUT_SHARE,
+        clock_mhz: 200.0,
+    };
+    let options = plan::Options {
+        array: Some(array),
+        adam_lanes,
+        groups: None,
+    };
+    let plan = Plan::new(model, &target, &options).expect("a plan");
+    let core = compile(&plan, "test", "").expect("a core");
+    (plan, core)
+}
+
+fn options(stalls: f64, seed: u32) -> Options {
+    Options {
+        stalls,
+        seed,
+        waveform: None,
+        cache: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("models"),
+        threads: 1,
+    }
+}
+
+/// Windows of the text that ships with the project.
+fn windows(model: &ModelConfig, count: usize) -> Vec<Vec<u32>> {
+    let text = include_bytes!("../data/corpus.txt");
+    (0..count)
+        .map(|n| {
+            text[n * 389..][..=model.seq_len]
+                .iter()
+                .map(|c| u32::from(*c) % model.vocab as u32)
+                .collect()
+        })
+        .collect()
+}
+
+fn verilator() -> bool {
+    tools::tool("verilator").is_some()
+}
+
+/// Trains in RTL and in the reference and returns the report.
+fn train(model: &ModelConfig, array: usize, steps: usize, stalls: f64) -> sim::SimReport {
+    let (plan, core) = machine(model, array, None);
+    let options = options(stalls, 7);
+    let built = sim::build(&core, None, &options).expect("a simulation model");
+    let state = State::init(model);
+    let (report, _) = sim::run(
+        &plan,
+        &built,
+        &state,
+        &windows(model, steps),
+        &options,
+        &mut |_| {},
+    )
+    .expect("a simulation");
+    assert!(
+        report.words_compared >= (steps * 3 * model.parameters()) as u64,
+        "{report:?}"
+    );
+    assert_eq!(report.verdict, "match", "{report:#?}");
+    let planned = plan.cycles_per_sample() as f64;
+    assert!(
+        (report.cycles_per_step / planned - 1.0).abs() < 0.02,
+        "planned {planned} cycles, simulated {}",
+        report.cycles_per_step
+    );
+    report
+}
+
+#[test]
+fn trains_through_warm_up_and_decay_with_stalls() {
+    if !verilator() {
+        return;
+    }
+    let model = model("tiny", &["warmup_steps=2", "total_steps=9"]);
+    let report = train(&model, 4, 10, 0.3);
+    assert!(report.stall_cycles > 0);
+}
+
+#[test]
+fn takes_shapes_that_divide_nothing_and_every_format() {
+    if !verilator() {
+        return;
+    }
+    let odd = ["embed_dim=9", "heads=3", "ff_dim=13", "seq_len=7", "layers=2", "vocab=131"];
+    for format in [
+        &["weight_format=bf16", "moment_format=fp32", "rounding=nearest"][..],
+        &["weight_format=bf16", "moment_format=bf16", "rounding=stochastic", "head_combine=sum"],
+        &["weight_format=fp24", "moment_format=bf16", "layernorm_optimizer=sgd", "gelu=erf"],
+    ] {
+        let set: Vec<&str> = odd.iter().chain(format).copied().collect();
+        train(&model("tiny", &set), 4, 2, 0.0);
+    }
+}
+
+#[test]
+fn two_arrays_give_the_same_weights() {
+    if !verilator() {
+        return;
+    }
+    let model = model("tiny", &["rounding=stochastic", "moment_format=bf16"]);
+    let mut states = vec![];
+    for (array, lanes, stalls) in [(4, 2, 0.0), (6, 1, 0.2)] {
+        let (plan, core) = machine(&model, array, Some(lanes));
+        let options = options(stalls, 3);
+        let built = sim::build(&core, None, &options).expect("a simulation model");
+        let mut session = Session::start(&plan, &built, &options).expect("a session");
+        session
+            .write_state(&to_words(&model, &State::init(&model)))
+            .expect("written");
+        for window in windows(&model, 5) {
+            session.train(&window).expect("trained");
+        }
+        states.push(session.read_state().expect("read"));
+    }
+    assert_eq!(states[0], states[1]);
+}
+
+#[test]
+fn a_saved_run_continues_to_the_same_bit() {
+    if !verilator() {
+        return;
+    }
+    let model = model("tiny", &["rounding=stochastic", "moment_format=bf16"]);
+    let (plan, core) = machine(&model, 4, None);
+    let options = options(0.1, 5);
+    let built = sim::build(&core, None, &options).expect("a simulation model");
+    let start = || Session::start(&plan, &built, &options).expect("a session");
+    let samples = windows(&model, 20);
+    let initial = to_words(&model, &State::init(&model));
+
+    let mut whole = start();
+    whole.write_state(&initial).expect("written");
+    for window in &samples {
+        whole.train(window).expect("trained");
+    }
+    let mut first = start();
+    first.write_state(&initial).expect("written");
+    for window in &samples[..10] {
+        first.train(window).expect("trained");
+    }
+    let saved = first.read_state().expect("read");
+    let mut second = start();
+    second.write_state(&saved).expect("restored");
+    for window in &samples[10..] {
+        second.train(window).expect("trained");
+    }
+    let (a, b) = (
+        whole.read_state().expect("read"),
+        second.read_state().expect("read"),
+    );
+    assert_eq!(a.step, 20);
+    assert_eq!(a, b);
+}
+
+#[test]
+fn forward_only_gives_the_reference_logits_and_changes_nothing() {
+    if !verilator() {
+        return;
+    }
+    let model = model("tiny", &[]);
+    let (plan, core) = machine(&model, 4, None);
+    let options = options(0.2, 9);
+    let built = sim::build(&core, None, &options).expect("a simulation model");
+    let mut session = Session::start(&plan, &built, &options).expect("a session");
+    let state = State::init(&model);
+    session.write_state(&to_words(&model, &state)).expect("written");
+    let register = |name: &str| core.registers.find(name).expect("a register").offset;
+    let mut reference = Trainer::new(&model, state.clone(), 1).expect("a trainer");
+    for (n, window) in windows(&model, 3).iter().enumerate() {
+        let position = (n * 3) % model.seq_len;
+        session
+            .driver()
+            .write_register(register("LOGIT_POSITION"), position as u32)
+            .expect("written");
+        let packet = session.evaluate(window).expect("evaluated");
+        let logits = reference.logits(&window[..model.seq_len]).expect("logits");
+        let row = &logits[position * model.vocab..][..model.vocab];
+        let want: Vec<u32> = row.iter().map(|x| x.to_bits()).collect();
+        assert_eq!(packet[7..], want[..], "logits of position {position}");
+        let result = reference.eval(window).expect("evaluated");
+        assert_eq!(u64::from(packet[1]), result.loss_q24 as u64);
+        assert_eq!(packet[3], result.correct as u32);
+    }
+    let after = session.read_state().expect("read");
+    let comparison = compare(&model, 1, &to_words(&model, &state), &after);
+    assert_eq!((comparison.mismatches, comparison.first), (0, None));
+}
+
+#[test]
+fn registers_follow_their_description_and_bad_samples_are_flagged() {
+    if !verilator() {
+        return;
+    }
+    let model = model("tiny", &[]);
+    let (plan, core) = machine(&model, 4, None);
+    let options = options(0.3, 11);
+    let built = sim::build(&core, None, &options).expect("a simulation model");
+    let mut session = Session::start(&plan, &built, &options).expect("a session");
+    let register = |name: &str| core.registers.find(name).expect("a register").offset;
+    let driver = session.driver();
+    assert_eq!(driver.read_register(register("ID")).expect("read"), 0x4E46_5452);
+    assert_eq!(
+        driver.read_register(register("PARAM_COUNT")).expect("read"),
+        model.parameters() as u32
+    );
+    // Byte strobes, read-only and unmapped addresses.
+    let scratch = register("SCRATCH");
+    driver.write_register(scratch, 0x1122_3344).expect("written");
+    driver.write_register_raw(scratch, 0xAABB_CCDD, 0b0101).expect("written");
+    assert_eq!(driver.read_register(scratch).expect("read"), 0x11BB_33DD);
+    assert_eq!(driver.write_register_raw(register("ID"), 1, 0xF).expect("answered"), 2);
+    assert_eq!(driver.read_register_raw(0xFFC).expect("answered").1, 2);
+    // A token that is not below vocab: the packet is dropped, the flag rises, no result comes.
+    driver.write_register(register("IRQ_ENABLE"), 3).expect("written");
+    let mut window = windows(&model, 1).remove(0);
+    window[2] = model.vocab as u32;
+    driver.send_tokens(&window).expect("queued");
+    driver.wait_interrupt(10_000).expect("an interrupt");
+    let status = driver.read_register(register("STATUS")).expect("read");
+    assert_eq!(status >> 5 & 1, 1, "status {status:#x}");
+    assert!(matches!(
+        driver.receive_result(5_000),
+        Err(DriverError::NoProgress { .. })
+    ));
+    // Soft reset clears the flag; a good sample then trains.
+    driver.write_register(register("CONTROL"), 16).expect("written");
+    let status = driver.read_register(register("STATUS")).expect("read");
+    assert_eq!(status >> 4 & 7, 0, "status {status:#x}");
+    session
+        .write_state(&to_words(&model, &State::init(&model)))
+        .expect("written");
+    session.train(&windows(&model, 1)[0]).expect("trained");
+    session.driver().counters().expect("no stream rule broken");
+}
+
+#[test]
+fn one_changed_operator_is_found_and_named() {
+    if !verilator() {
+        return;
+    }
+    let model = model("tiny", &[]);
+    let (plan, core) = machine(&model, 4, None);
+    let options = options(0.0, 1);
+    let mut rtl: Vec<(String, String)> = core
+        .rtl
+        .iter()
+        .map(|f| (f.name.clone(), f.text.clone()))
+        .collect();
+    let lane = rtl
+        .iter_mut()
+        .find(|(name, _)| name == "nf_adam_lane.v")
+        .expect("the lane's file");
+    let changed = lane.1.replacen(" & ", " | ", 1);
+    assert_ne!(changed, lane.1);
+    lane.1 = changed;
+    let built = sim::build(&core, Some(&rtl), &options).expect("a simulation model");
+    let outcome = sim::run(
+        &plan,
+        &built,
+        &State::init(&model),
+        &windows(&model, 2),
+        &options,
+        &mut |_| {},
+    );
+    match outcome {
+        Ok((report, _)) => {
+            assert_eq!(report.verdict, "mismatch");
+            let first = report.first_difference.expect("a first difference");
+            assert_ne!(first.expected_bits, first.got_bits);
+        }
+        Err(SimError::Driver(_)) => {}
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn icarus_sees_no_x_in_the_smallest_model() {
+    if tools::tool("iverilog").is_none() {
+        return;
+    }
+    let model = model("tiny", &[]);
+    let (plan, core) = machine(&model, 4, None);
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = icarus::run(
+        &plan,
+        &core,
+        &State::init(&model),
+        &windows(&model, 2),
+        folder.path(),
+    )
+    .expect("a run");
+    assert!(report.matched, "{}", report.output);
+}
