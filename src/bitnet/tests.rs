@@ -1,5 +1,7 @@
 //! Whole-model tests on small synthetic files.
 
+use proptest::prelude::*;
+
 use super::cpu::CpuReference;
 use super::decoder::{Decoder, DecoderOptions, FeedForward};
 use super::gguf::{GgufFile, TensorType};
@@ -168,4 +170,38 @@ fn unknown_architectures_are_named() {
         text.contains("qwen3-noooop") && text.contains("bitnet-b1.58"),
         "{text}"
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever the bytes are, loading a model ends with a value or an error.
+    #[test]
+    fn damaged_models_never_panic(
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        header in any::<bool>(),
+        cut in any::<prop::sample::Index>(),
+        truncate in any::<bool>(),
+    ) {
+        let mut small = options();
+        small.shape.layers = 1;
+        small.shape.vocab = 260;
+        let mut bytes = make_model(&small, Given::new()).unwrap().to_bytes();
+        // Most of a file is weights; half of the cases aim at what comes before them.
+        let span = if header { 9000 } else { bytes.len() };
+        for (at, value) in flips {
+            let at = at.index(span);
+            bytes[at] = value;
+        }
+        if truncate {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        if let Ok(file) = GgufFile::parse(bytes.into()) {
+            let _ = Tokenizer::from_gguf(&file).map(|t| t.encode("a b"));
+            for layout in [I2sLayout::Block128, I2sLayout::Block64, I2sLayout::FourRow] {
+                let _ = Model::from_gguf(&file, layout);
+                let _ = inspect::inspect(&file, layout);
+            }
+        }
+    }
 }

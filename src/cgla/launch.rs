@@ -264,3 +264,55 @@ fn check_work(work: &packet::Work, dealing: bool, rows: u32) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GOOD: &str = "group 0 weights=256:4 results=1\n\
+        row 0..0 ex1=sma4 acc s1=a s2=b dest=x fb=t2 fa=frag a=0,1,0 b=4,1,1\n\
+        load pairs=0..0 into=both base=0 data=1,2,3\n\
+        tiles pairs=0..0 base=4 outputs=1 tile=1 tokens=1 steps=4 digits=4 unit=4 store=last final\n";
+
+    #[test]
+    fn text_round_trips_and_faults_are_named() {
+        let config = ArrayConfig::default();
+        let launch = Launch::parse(GOOD, &config).unwrap();
+        launch.check(&config).unwrap();
+        assert_eq!(Launch::parse(&launch.to_string(), &config).unwrap(), launch);
+        for (from, to, expected) in [
+            ("weights=256:4", "weights=256:5", "has 5"),
+            ("weights=256:4", "weights=250:4", "multiple of 16"),
+            (" final", "", "must be `end` or have `final`"),
+            ("steps=4", "steps=5", "no multiple of 4 digits"),
+            ("row 0..0", "row 0..16", "the group has 16"),
+            ("dest=x", "store=last", "only row 15 can"),
+            ("tiles pairs=0..0", "tiles pairs=0..8", "0..7"),
+            ("store=last", "store=none", "must store"),
+            ("group 0", "group 4", "accepted: 0 to 3"),
+            ("load ", "lode ", "line 3"),
+            ("b=4,1,1", "b=512,1,1", "outside the 512 words"),
+        ] {
+            let text = GOOD.replace(from, to);
+            let error = Launch::parse(&text, &config)
+                .and_then(|l| l.check(&config))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(expected), "{to}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_never_panics(cut in 0usize..300, insert in "[ -~]{0,6}") {
+            let config = ArrayConfig::default();
+            let mut text = GOOD.to_owned();
+            text.insert_str(cut.min(text.len()), &insert);
+            if let Ok(launch) = Launch::parse(&text, &config) {
+                let _ = launch.check(&config);
+            }
+        }
+    }
+}

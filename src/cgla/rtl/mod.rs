@@ -75,12 +75,66 @@ fn zero(m: &Module, width: u32) -> Sig<'_> {
 
 #[cfg(test)]
 mod tests {
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
-    use crate::cgla::ArrayConfig;
+    use crate::cgla::LaneSign;
+    use crate::dsl::Interpreter;
 
     #[test]
-    fn the_top_is_a_sound_netlist() {
-        let files = verilog(&ArrayConfig::default()).unwrap();
-        assert!(files.iter().any(|(name, _)| name == "nf_cgla_top.v"));
+    fn builds_of_every_kind_are_sound_netlists() {
+        for lane_sign in [LaneSign::Signed, LaneSign::UnsignedLo] {
+            for (rows, ports, lmm_words) in [(64, 4, 512), (32, 4, 256), (2, 1, 64), (128, 2, 4096)]
+            {
+                let config = ArrayConfig {
+                    rows,
+                    ports,
+                    lmm_words,
+                    lane_sign,
+                };
+                let files = verilog(&config).unwrap();
+                assert_eq!(files, verilog(&config).unwrap());
+                assert!(files.iter().any(|(name, _)| name == "nf_cgla_top.v"));
+            }
+        }
+        let odd = ArrayConfig {
+            rows: 30,
+            ..ArrayConfig::default()
+        };
+        assert!(
+            verilog(&odd)
+                .unwrap_err()
+                .to_string()
+                .contains("multiple of 8")
+        );
+    }
+
+    #[test]
+    fn a_lane_is_the_sum_of_eight_products() {
+        let mut rng = rand_pcg::Pcg64::seed_from_u64(1);
+        for sign in [LaneSign::Signed, LaneSign::UnsignedLo] {
+            let mut lane = Interpreter::new(&sma4_lane(sign).unwrap());
+            for case in 0..3000 {
+                let (mut a, mut w): (u32, u32) = (rng.random(), rng.random());
+                if case == 0 {
+                    (a, w) = (0x8888_8888, 0x8888_8888);
+                }
+                let unsigned = sign == LaneSign::UnsignedLo && case % 2 == 1;
+                lane.set_input("a", a.into());
+                lane.set_input("w", w.into());
+                if sign == LaneSign::UnsignedLo {
+                    lane.set_input("a_unsigned", unsigned.into());
+                }
+                lane.step();
+                let nibble = |v: u32, i: u32| ((v >> (4 * i) << 28) as i32) >> 28;
+                let expected: i32 = (0..8)
+                    .map(|i| {
+                        let value = nibble(a, i);
+                        (if unsigned { value & 15 } else { value }) * nibble(w, i)
+                    })
+                    .sum();
+                assert_eq!(lane.get_output("sum"), (expected as u32 & 0x7ff).into());
+            }
+        }
     }
 }

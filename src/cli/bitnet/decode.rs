@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use rayon::prelude::*;
 use serde_json::json;
 
 use super::super::{Exit, Output};
@@ -44,6 +45,9 @@ pub struct Args {
     /// Decode on the CPU reference as well and compare tokens and logits
     #[arg(long)]
     compare: bool,
+    /// Measure this machine's memory read bandwidth as well
+    #[arg(long)]
+    bandwidth: bool,
     /// Activation quantiser
     #[arg(long, value_enum, default_value_t)]
     quantiser: Quantiser,
@@ -111,6 +115,23 @@ fn decode(
     Ok(result)
 }
 
+/// Bytes per second of all threads summing a buffer larger than the caches, best of three.
+fn read_bandwidth() -> f64 {
+    let buffer = vec![1u64; 1 << 26];
+    let bytes = (buffer.len() * 8) as f64;
+    (0..3)
+        .map(|_| {
+            let started = std::time::Instant::now();
+            let sum: u64 = buffer
+                .par_chunks(1 << 16)
+                .map(|chunk| chunk.iter().fold(0u64, |s, v| s.wrapping_add(*v)))
+                .sum();
+            std::hint::black_box(sum);
+            bytes / started.elapsed().as_secs_f64()
+        })
+        .fold(0.0, f64::max)
+}
+
 pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     let file = GgufFile::open(&args.file)?;
     let tokenizer = Tokenizer::from_gguf(&file)?;
@@ -139,8 +160,10 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     let text = tokenizer.decode(&got.tokens);
     let stats = backend.stats();
     let steps = got.tokens.len().saturating_sub(1);
+    let bandwidth = args.bandwidth.then(read_bandwidth);
     out.object(&json!({
         "backend": backend.name(),
+        "host_read_bytes_per_second": bandwidth,
         "prompt_tokens": prompt,
         "tokens": got.tokens,
         "text": text,
@@ -161,6 +184,13 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         stats.macs,
         stats.phases.total
     ));
+    if let Some(bandwidth) = bandwidth {
+        out.note(format!(
+            "{:.2} tokens/s here after the prompt; memory reads {:.1} GB/s",
+            steps as f64 / got.decode_seconds.max(1e-9),
+            bandwidth / 1e9
+        ));
+    }
     if let Some((tokens, logits)) = same {
         let word = |same| if same { "equal" } else { "DIFFERENT" };
         out.note(format!(

@@ -21,9 +21,11 @@ mod unit {
     pub const AT_Z: u64 = AT_M2 + 1 + ADD + 1;
     /// Combination of the eight partial sums.
     pub const FOLD: u64 = 23 + 1 + ADD;
-    /// First result of the scalar unit.
-    pub const SCALAR: u64 = 1 + 2 + MUL + ADD + SQRT + 1 + DIV + 1;
+    /// First result of the scalar unit, without the selection of the lane.
+    pub const SCALAR: u64 = 1 + MUL + ADD + SQRT + 1 + DIV + 1;
     pub const PARTIALS: u64 = 8;
+    /// Least distance of two passes: s0, s1 and s2 share one read port.
+    pub const SPACING: u64 = AT_A + 1 + MUL + TABLE + 1;
     /// Adam: operands, then the longest path to the weight.
     pub const ADAM: u64 = 4 + 3 * MUL + 3 * ADD + SQRT + DIV + 1;
 }
@@ -91,7 +93,7 @@ impl Costs {
         if i.reduce == Reduce::None {
             let z = lanes + unit::AT_Z;
             let tail = (z + self.turn()).max(z + self.maximum() + 1) + 1;
-            return (n, n + tail);
+            return (n.max(unit::SPACING), n + tail);
         }
         let slots = n.max(unit::PARTIALS);
         let pause = if i.ce_exp {
@@ -100,7 +102,10 @@ impl Costs {
             (unit::FOLD + 6).max(self.b)
         };
         let go = lanes + unit::AT_M2 - 2 + unit::FOLD + 4;
-        (slots + pause, slots + i.nc as u64 + go + unit::SCALAR)
+        (
+            slots + pause,
+            slots + i.nc as u64 + go + self.turn() + unit::SCALAR,
+        )
     }
 
     /// Cycles that an Adam tile occupies the lanes.

@@ -1,7 +1,7 @@
 //! Cycle formulas of the vector unit, for the cycle model and for `ready`.
 
 use super::VectorTiming;
-use super::lane::{AT_A, AT_M2, FOLD_RESULT, PARTIALS};
+use super::lane::{AT_A, AT_M2, FOLD_RESULT, PARTIALS, SPACING};
 use super::scalar;
 use crate::trainer::isa::{Post, Reduce, VecInstr};
 
@@ -32,12 +32,11 @@ fn slots(i: &VecInstr) -> u64 {
 
 /// Cycles from `start` to the first cycle in which the next `start` may come.
 pub fn start_to_ready(b: usize, i: &VecInstr) -> u64 {
-    let pause = match (i.reduce, i.ce_exp) {
-        (Reduce::None, _) => 0,
-        (_, false) => reduce_pause(b),
-        (_, true) => target_pause(b),
-    };
-    slots(i) + u64::from(pause)
+    match (i.reduce, i.ce_exp) {
+        (Reduce::None, _) => slots(i).max(u64::from(SPACING)),
+        (_, false) => slots(i) + u64::from(reduce_pause(b)),
+        (_, true) => slots(i) + u64::from(target_pause(b)),
+    }
 }
 
 /// Cycles from `start` to the `retire` pulse of an instruction that waits for no earlier one.

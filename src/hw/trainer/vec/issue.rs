@@ -1,6 +1,7 @@
 //! Instruction decoding, the step counter and the read addresses.
 
 use super::cost;
+use super::lane::{PARTIALS, SPACING};
 use super::unit::VectorSpec;
 use crate::dsl::{Module, Sig};
 use crate::trainer::encode::{Layout, bits_for};
@@ -136,20 +137,24 @@ pub fn issue<'m>(
     let reduces = reduce.or_reduce();
     let ce_exp = raw("ce_exp", 1);
     let pause_bits = bits_for(cost::longest_pause(b) as usize);
-    // A sum needs eight slots for its eight partial sums.
-    let short = match n_bits {
-        0..=3 => m.lit(1, 1),
-        _ => n.slice(n_bits - 1, 3).is_zero(),
+    // A sum needs eight slots for its eight partial sums, any instruction some distance to the
+    // next one. Both shortfalls are at most 25 - 1.
+    let shortfall = |least: u32| {
+        let low = fit(n, 5);
+        let small = match n_bits {
+            0..=5 => m.lit(1, 1),
+            _ => n.slice(n_bits - 1, 5).is_zero(),
+        };
+        let least = m.lit(u128::from(least), 5);
+        let less = small.and(low.ult(least));
+        fit(least.sub(low), pause_bits).and(less.repeat(pause_bits))
     };
-    let missing = m.mux(short, m.lit(8, 4).sub(fit(n, 4)), m.lit(0, 4));
     let base = m.mux(
         ce_exp,
         m.lit(u128::from(cost::target_pause(b)), pause_bits),
         m.lit(u128::from(cost::reduce_pause(b)), pause_bits),
     );
-    let wanted = base
-        .add(fit(missing, pause_bits))
-        .and(reduces.repeat(pause_bits));
+    let wanted = m.mux(reduces, base.add(shortfall(PARTIALS)), shortfall(SPACING));
     let pause = m.reg("pause_q", pause_bits).with_reset(0);
     let over = pause.q().is_zero();
     let ends = active.q().not().or(last);

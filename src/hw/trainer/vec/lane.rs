@@ -38,6 +38,10 @@ pub const FOLD_LAST: u32 = 23;
 /// Slots from the last element to the reduction's result on the adder's output.
 pub const FOLD_RESULT: u32 = FOLD_LAST + 1 + fp::ADD_LATENCY;
 
+/// Least number of cycles between two instructions' first elements: then the reads of s0, s1
+/// and s2 of one instruction never meet those of the next on the scalar file's only port.
+pub const SPACING: u32 = AT_T + 1;
+
 /// FP32 one.
 pub const ONE: u128 = 0x3f80_0000;
 /// FP32 minus zero, the addend that changes nothing.
@@ -98,17 +102,23 @@ pub fn vector_lane(spec: &LaneSpec) -> Result<Arc<ModuleDef>, DslError> {
     m.port_group("Elements (0)");
     let x = m.input("x", 32);
     let y = m.input("y", 32);
-    m.port_group("Scalar file: write port, then the rows of s0 (-2), s1 and s2 with their stages");
+    m.port_group(&format!(
+        "Scalar file: write port; read port, for s0 (-2), s1 ({}) and s2 ({})",
+        AT_A - 2,
+        AT_T - 2
+    ));
     let scalar_we = m.input("scalar_we", 1);
     let scalar_row = m.input("scalar_row", row_bits);
     let scalar_data = m.input("scalar_data", 32);
-    let s0_row = early("s0_row", row_bits);
+    let row = early("row", row_bits);
+    let load_s0 = early("load_s0", 1);
+    let load_s1 = early("load_s1", 1);
+    let load_s2 = early("load_s2", 1);
     let subtract = early("subtract", 1);
     m.port_group(&format!(
         "First multiplier ({}), common factor ({AT_A})",
         AT_A - 1
     ));
-    let s1_row = early("s1_row", row_bits);
     let mul1_select = early("mul1_select", 2);
     let capture_target = early("capture_target", 1);
     let common1 = m.input("common1", 32);
@@ -116,7 +126,6 @@ pub fn vector_lane(spec: &LaneSpec) -> Result<Arc<ModuleDef>, DslError> {
         "Table stage and second multiplier ({}), common factor ({AT_T})",
         AT_T - 1
     ));
-    let s2_row = early("s2_row", row_bits);
     let mul2_select = early("mul2_select", 2);
     let use_table = early("use_table", 1);
     let table_y = m.input("table_y", 32);
@@ -159,15 +168,14 @@ pub fn vector_lane(spec: &LaneSpec) -> Result<Arc<ModuleDef>, DslError> {
         },
     );
     scalars.write(scalar_row, scalar_data, scalar_we);
-    let s0 = scalars.read_comb(s0_row);
-    let s1 = scalars.read_comb(s1_row);
-    let s2 = scalars.read_comb(s2_row);
-    let negated = m.cat(&[s0.bit(31).not(), s0.trunc(31)]);
-    let minus_s0 = m.pipe(
-        "minus_s0",
-        m.mux(subtract, negated, m.lit(MINUS_ZERO, 32)),
-        1,
-    );
+    let word = scalars.read_comb(row);
+    let held =
+        |name: &str, value: Sig<'_>, load: Sig<'_>| m.reg_next(name, value).with_enable(load).q();
+    let negated = m.cat(&[word.bit(31).not(), word.trunc(31)]);
+    let minus_s0 = m.mux(subtract, negated, m.lit(MINUS_ZERO, 32));
+    let minus_s0 = held("minus_s0_q", minus_s0, load_s0);
+    let s1 = held("s1_q", word, load_s1);
+    let s2 = held("s2_q", word, load_s2);
 
     m.section("A = x - s0");
     let a = fp::add(&m, "u_sub", x, minus_s0);

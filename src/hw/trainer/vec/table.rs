@@ -14,26 +14,34 @@ use crate::trainer::isa::Table;
 /// Cycles from `x` and `op` to `y`.
 pub const LATENCY: u32 = 13;
 
-/// Words of the ROM: exp2n at 0, phi at 512, dphi at 1024.
-const DEPTH: u32 = 2048;
+/// Words of the ROM, one block RAM of two read ports: exp2n at 0, phi and dphi below 4 at 256
+/// and 512, both from 4 to 8 at 768. There they hardly differ from 1: half a word holds the
+/// differences, low half phi, high half dphi.
+const DEPTH: u32 = 1024;
+/// Bits of a half: value - 2^19 in 10 bits, then the slope in 8, both two's complement.
+const HALF: u32 = 18;
 /// Entry bits: value 20, slope 16 (two's complement).
 const WORD: u32 = 36;
 
-/// The ROM words `{slope[16], value[20]}`.
+/// The ROM words: `{slope[16], value[20]}`, or two halves `{slope[8], value - 2^19 [10]}`.
 pub fn rom_words(gelu: Gelu) -> Vec<u128> {
-    let mut words = vec![0; 1536];
-    let word = |value: u32, slope: i32| {
+    let full = |value: u32, slope: i32| {
         u128::from(value & 0xf_ffff) | u128::from(slope as u32 & 0xffff) << 20
     };
     let exp = Exp2Table::new();
-    for (i, (t, s)) in exp.value.iter().zip(&exp.slope).enumerate() {
-        words[i] = word(*t, *s as i32);
+    let mut words: Vec<u128> = (0..256)
+        .map(|i| full(exp.value[i], exp.slope[i] as i32))
+        .collect();
+    let tables = [OddTable::phi(gelu), OddTable::dphi(gelu)];
+    for table in &tables {
+        words.extend((0..256).map(|i| full(table.value[i], table.slope[i])));
     }
-    for (base, table) in [(512, OddTable::phi(gelu)), (1024, OddTable::dphi(gelu))] {
-        for (i, (t, s)) in table.value.iter().zip(&table.slope).enumerate() {
-            words[base + i] = word(*t, *s);
-        }
-    }
+    let half = |table: &OddTable, i: usize| {
+        let value = (table.value[i] as i32 - (1 << 19)) as u32 & 0x3ff;
+        u128::from(value) | u128::from(table.slope[i] as u32 & 0xff) << 10
+    };
+    let [phi, dphi] = &tables;
+    words.extend((256..512).map(|i| half(phi, i) | half(dphi, i) << HALF));
     words
 }
 
@@ -41,6 +49,9 @@ pub fn rom_words(gelu: Gelu) -> Vec<u128> {
 struct Front<'m> {
     /// ROM address, stage 4.
     address: Sig<'m>,
+    /// The word holds two halves, and the high one is wanted, stage 5.
+    halves: Sig<'m>,
+    high_half: Sig<'m>,
     /// Interpolation remainder, 15 bits, stage 6.
     remainder: Sig<'m>,
     /// exp2n is selected, stage 6.
@@ -78,7 +89,7 @@ pub fn table_unit(gelu: Gelu, lanes: usize) -> Result<Arc<ModuleDef>, DslError> 
         })
         .collect();
 
-    m.section("Stages 5 and 6: ROM, one port per lane");
+    m.section("Stage 5: ROM, one port per lane");
     let rom = m.mem(
         "table_rom",
         MemSpec {
@@ -93,7 +104,6 @@ pub fn table_unit(gelu: Gelu, lanes: usize) -> Result<Arc<ModuleDef>, DslError> 
                 WORD,
                 rom_words(gelu),
             )),
-            output_reg: true,
             ..MemSpec::default()
         },
     );
@@ -166,8 +176,9 @@ fn front<'m>(m: &'m Module, op: Sig<'m>, x: Sig<'m>) -> Front<'m> {
     let exp4 = m.pipe("exp_fixed", exp3, 1);
     let op4 = m.delay("gelu_fixed", op1, 3);
 
-    let index = m.cat(&[fixed.bit(22).and(exp4.not()), fixed.slice(21, 14)]);
-    let address = m.cat(&[op4, index]).named("address");
+    let halves = fixed.bit(22).and(exp4.not());
+    let page = op4.or(halves.repeat(2));
+    let address = m.cat(&[page, fixed.slice(21, 14)]).named("address");
     let low = fixed.trunc(2).and(exp4.repeat(2));
     let remainder = m.cat(&[fixed.slice(13, 2), low]);
     // dphi's slope is stored halved.
@@ -183,6 +194,8 @@ fn front<'m>(m: &'m Module, op: Sig<'m>, x: Sig<'m>) -> Front<'m> {
     let kill = m.delay("kill", kill, 4).or(exponent.is_zero().and(exp5));
     Front {
         address,
+        halves: m.pipe("halves", halves, 1),
+        high_half: m.pipe("high_half", op4.bit(1), 1),
         remainder: m.pipe("remainder", remainder, 2),
         exp: m.pipe("exp_word", exp5, 1),
         mirror: m.delay("mirror_late", mirror, 7),
@@ -192,8 +205,23 @@ fn front<'m>(m: &'m Module, op: Sig<'m>, x: Sig<'m>) -> Front<'m> {
     }
 }
 
-/// Stages 7 to 9: `v` in Q23, mirrored for negative arguments. 26 bits, two's complement.
+/// Stages 6 to 9: `v` in Q23, mirrored for negative arguments. 26 bits, two's complement.
 fn interpolate<'m>(m: &'m Module, f: &Front<'m>, word: Sig<'m>) -> Sig<'m> {
+    m.section("Stage 6: entry");
+    let half = m.mux(
+        f.high_half,
+        word.slice(2 * HALF - 1, HALF),
+        word.slice(HALF - 1, 0),
+    );
+    // 2^19 + difference.
+    let near_one = m.cat(&[half.bit(9).not(), half.slice(9, 0).sext(19)]);
+    let entry = m.mux(
+        f.halves,
+        m.cat(&[half.slice(17, 10).sext(16), near_one]),
+        word,
+    );
+    let word = m.pipe("entry", entry, 1);
+
     m.section("Stage 7: slope * remainder");
     let (value, slope) = (word.slice(19, 0), word.slice(35, 20));
     let product = slope.smul(f.remainder.zext(16));
@@ -326,12 +354,38 @@ mod tests {
         list
     }
 
+    /// Every entry survives the packing of the words.
+    #[test]
+    fn the_rom_holds_every_entry() {
+        for gelu in [Gelu::Erf, Gelu::Tanh] {
+            let words = rom_words(gelu);
+            assert_eq!(words.len(), DEPTH as usize);
+            let signed = |w: u128, low: u32, bits: u32| {
+                let field = (w >> low) as i64 & ((1 << bits) - 1);
+                field - (field >> (bits - 1) << bits)
+            };
+            for (page, table) in [(1, OddTable::phi(gelu)), (2, OddTable::dphi(gelu))] {
+                for i in 0..512 {
+                    let (value, slope) = if i < 256 {
+                        let w = words[page * 256 + i];
+                        (w as i64 & 0xf_ffff, signed(w, 20, 16))
+                    } else {
+                        let w = words[512 + i] >> (HALF as usize * (page - 1));
+                        ((1 << 19) + signed(w, 0, 10), signed(w, 10, 8))
+                    };
+                    assert_eq!(value, i64::from(table.value[i]), "page {page} entry {i}");
+                    assert_eq!(slope, i64::from(table.slope[i]), "page {page} entry {i}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn equals_the_tables_in_the_interpreter() {
         for gelu in [Gelu::Erf, Gelu::Tanh] {
             let oracle = (OddTable::phi(gelu), OddTable::dphi(gelu), Exp2Table::new());
             let mut sim = Interpreter::new(&table_unit(gelu, 2).unwrap());
-            let list = arguments(100_000);
+            let list = arguments(20_000);
             let ops = [Table::Exp2n, Table::Phi, Table::Dphi];
             let mut queue = std::collections::VecDeque::new();
             for (k, &x) in list.iter().enumerate() {

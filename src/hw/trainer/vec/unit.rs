@@ -319,10 +319,18 @@ pub fn vector_unit(spec: &VectorSpec, layout: &Layout) -> Result<Arc<ModuleDef>,
             .q()
     };
     let take_max = held("take_max", is_max);
+    // One read port: s0, s1 and s2 of an instruction each with its first element.
+    let load_at = [x_at - 2, x_at + AT_A - 2, x_at + AT_T - 2];
+    let loads = load_at.map(|cycle| at("load", now.first, cycle));
+    let rows = [(now.s0, 0), (now.s1, 1), (now.s2, 2)]
+        .map(|(row, k)| at(&format!("row{k}"), row, load_at[k]));
+    let row = m.mux(loads[0], rows[0], m.mux(loads[1], rows[1], rows[2]));
     let mut controls = vec![
-        ("s0_row", at("s0_row", now.s0, x_at - 2)),
+        ("row", row),
+        ("load_s0", loads[0]),
+        ("load_s1", loads[1]),
+        ("load_s2", loads[2]),
         ("subtract", at("subtract", now.sub_s0, x_at - 2)),
-        ("s1_row", at("s1_row", now.s1, x_at + AT_A - 1)),
         ("mul1_select", at("mul1_select", factor1, x_at + AT_A - 1)),
         (
             "capture_target",
@@ -333,7 +341,6 @@ pub fn vector_unit(spec: &VectorSpec, layout: &Layout) -> Result<Arc<ModuleDef>,
             ),
         ),
         ("common1", common1),
-        ("s2_row", at("s2_row", now.s2, x_at + AT_T - 1)),
         ("mul2_select", at("mul2_select", factor2, x_at + AT_T - 1)),
         (
             "use_table",
