@@ -47,7 +47,7 @@ emit: build ## write the design of MODEL for DEVICE to OUT
 
 bless: build ## accept changed snapshots and generated/tiny; read the diff afterwards
 	INSTA_UPDATE=always cargo test --quiet
-	$(NFGEN) emit --model tiny -o generated/tiny
+	$(NFGEN) emit --model tiny --array 4 -o generated/tiny
 	git diff --stat
 
 bench: build ## time the reference trainer

@@ -113,3 +113,23 @@ fn a_text_that_no_script_can_hold_is_refused() {
         Some("nf::emit::bad_text")
     );
 }
+
+/// The committed example design is what this compiler emits; `make bless` renews it.
+#[test]
+fn the_committed_design_is_what_would_be_emitted() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let arguments = "emit --model tiny --device zcu102 --array 4 -o generated/tiny --check";
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_nfgen"))
+        .current_dir(root)
+        .args(arguments)
+        .output()
+        .expect("the binary runs");
+    assert_eq!(
+        ran.status.code(),
+        Some(0),
+        "{}{}",
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr)
+    );
+}

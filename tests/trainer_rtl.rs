@@ -284,9 +284,9 @@ fn one_changed_operator_is_found_and_named() {
         .collect();
     let lane = rtl
         .iter_mut()
-        .find(|(name, _)| name == "nf_adam_lane.v")
-        .expect("the lane's file");
-    let changed = lane.1.replacen(" & ", " | ", 1);
+        .find(|(name, _)| name == "nf_normaliser.v")
+        .expect("the normaliser's file");
+    let changed = lane.1.replacen(" + ", " - ", 1);
     assert_ne!(changed, lane.1);
     lane.1 = changed;
     let built = sim::build(&core, Some(&rtl), &options).expect("a simulation model");
