@@ -418,3 +418,6 @@ fn operators(logical: &Logical) -> [Vec<&'static str>; 3] {
 fn timeline(shape: &Shape, program: &Program) -> Timeline {
     simulate(program, &Costs::new(shape.b, shape.adam_lanes)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,6 +85,13 @@ pub(super) struct Tensor {
     pub exp: Option<ExpId>,
 }
 
+/// Columns of a tensor from `first` on: the q, k or v of all heads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub tensor: Tensor,
+    pub first: usize,
+}
+
 /// One side of the array.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<S> {
@@ -405,26 +412,28 @@ impl<'a> Emitter<'a> {
         dst: &Tensor,
         tt: usize,
     ) {
-        self.linear_row_from(x, number, 0, epi, dst, tt);
+        let cols = self.weights.tensors[number].cols;
+        self.linear_part(x, number, (0, cols), epi, (dst, 0), tt);
     }
 
-    /// The same for the columns of W from `c0` on, as many as `dst` has.
-    pub fn linear_row_from(
+    /// The same for the columns of W from the first number on, as many as the second says; they become the
+    /// columns of the destination from its second part on.
+    pub fn linear_part(
         &mut self,
         x: &Tensor,
         number: usize,
-        c0: usize,
+        (from, cols): (usize, usize),
         epi: Epilogue,
-        dst: &Tensor,
+        (dst, at): (&Tensor, usize),
         tt: usize,
     ) {
-        let (k, cols) = (self.weights.tensors[number].rows, dst.matrix.cols);
+        let k = self.weights.tensors[number].rows;
         for jt in 0..cols.div_ceil(self.b) {
-            let j0 = jt * self.b;
+            let j = jt * self.b;
             let col = self.col(x, Mode::V, tt, 0);
-            let row = self.weight(number, Mode::H, 0, c0 + j0);
+            let row = self.weight(number, Mode::H, 0, from + j);
             let nr = self.lanes(cols, jt);
-            self.tile(col, row, k, epi, dst, tt, j0, nr);
+            self.tile(col, row, k, epi, dst, tt, at + j, nr);
         }
     }
 

@@ -1,15 +1,15 @@
 //! Encode, forward and cross-entropy.
 
-use super::build::{Addend, Emitter, Epilogue, Tensor};
+use super::build::{Addend, Emitter, Epilogue, Part, Tensor};
 use crate::trainer::isa::*;
 use crate::trainer::layout::{Constant, EMBEDDING, LayerWeight, weight_number};
 
-/// Temporaries of the scalar file; softmax rows alternate by head.
+/// Temporaries of the scalar file. The vec engine keeps its own order, so one pair serves all operators.
 pub(super) const SOFTMAX_MAX: usize = 0;
-pub(super) const SOFTMAX_INV: usize = 2;
-pub(super) const SCORE_DOT: usize = 4;
-pub(super) const NORM_C1: usize = 6;
-pub(super) const NORM_C2: usize = 7;
+pub(super) const SOFTMAX_INV: usize = 1;
+pub(super) const SCORE_DOT: usize = 0;
+pub(super) const NORM_C1: usize = 0;
+pub(super) const NORM_C2: usize = 1;
 
 /// What backward needs of the forward pass.
 pub(super) struct Kept {
@@ -67,7 +67,8 @@ impl Emitter<'_> {
                 self.normalise(&x, l, false, tt, &n1);
             }
             self.operator = "forward.qkv";
-            let qkv = self.qkv(l, &n1, "");
+            let qkv = self.qkv_parts(l);
+            self.qkv(l, &n1, &qkv);
             let o = self.attention(l, &qkv);
             kept_o.push(o);
             self.operator = "forward.out";
@@ -128,23 +129,34 @@ impl Emitter<'_> {
         }
     }
 
-    /// `qkv = n1 Wqkv`: one tensor with one exponent, its three parts in buffers of their own because
-    /// products read two of them at once.
-    pub fn qkv(&mut self, l: usize, n1: &Tensor, again: &str) -> [Tensor; 3] {
+    /// Places of q, k and v: one tensor with one exponent, its parts in buffers of their own because products
+    /// read two of them at once.
+    fn qkv_parts(&mut self, l: usize) -> [Part; 3] {
         let (t, d) = (self.model.seq_len, self.model.embed_dim);
-        let q = self.tensor(format!("layer{l}.q{again}"), t, d);
+        let q = self.tensor(format!("layer{l}.q"), t, d);
         let q = self.with_mat_exp(q);
-        let [k, v] = ["k", "v"].map(|part| {
-            let part = self.tensor(format!("layer{l}.{part}{again}"), t, d);
-            Tensor { exp: q.exp, ..part }
-        });
+        ["q", "k", "v"].map(|name| Part {
+            tensor: match name {
+                "q" => q,
+                _ => Tensor {
+                    exp: q.exp,
+                    ..self.tensor(format!("layer{l}.{name}"), t, d)
+                },
+            },
+            first: 0,
+        })
+    }
+
+    /// `qkv = n1 Wqkv` into its parts.
+    pub fn qkv(&mut self, l: usize, n1: &Tensor, parts: &[Part; 3]) {
+        let d = self.model.embed_dim;
         let number = weight_number(l, LayerWeight::Qkv);
         for tt in 0..self.nt {
-            for (n, part) in [q, k, v].iter().enumerate() {
-                self.linear_row_from(n1, number, n * d, Epilogue::default(), part, tt);
+            for (n, part) in parts.iter().enumerate() {
+                let at = (&part.tensor, part.first);
+                self.linear_part(n1, number, (n * d, d), Epilogue::default(), at, tt);
             }
         }
-        [q, k, v]
     }
 
     /// Row tile of `x' = prod(o, Wo) * (1/H) + x`.
