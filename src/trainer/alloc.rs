@@ -120,12 +120,17 @@ impl Problem {
         Some(base)
     }
 
-    /// Places all buffers into groups of at most `depth` words, in the order `order`; `None` when one does not fit.
-    fn place(&self, order: &[usize], depth: &[usize], rng: &mut Random) -> Option<Placement> {
+    /// Places all buffers into groups of at most `depth` words, in the order `order`; else the buffer that had no room.
+    fn place(
+        &self,
+        order: &[usize],
+        depth: &[usize],
+        rng: &mut Random,
+    ) -> Result<Placement, usize> {
         let mut placed = vec![None; self.words.len()];
         let mut used = vec![0usize; depth.len()];
         for &n in order {
-            let mut best: Option<(usize, u64, usize)> = None;
+            let mut best: Option<(usize, u64, usize, usize)> = None;
             for g in 0..depth.len() {
                 let Some(base) = self.lowest(n, g, &placed) else {
                     continue;
@@ -134,43 +139,51 @@ impl Problem {
                 if end > depth[g] {
                     continue;
                 }
-                // Least growth; among equals any group, so that restarts differ.
+                // Least growth; among equals any group, so that attempts differ.
                 let growth = end.saturating_sub(used[g]);
-                let key = (growth, rng.below(1 << 16), g);
-                if best.is_none_or(|b| (key.0, key.1) < (b.0, b.1)) {
+                let key = (growth, rng.below(1 << 16), g, base);
+                if best.is_none_or(|b| key < b) {
                     best = Some(key);
-                    placed[n] = Some((g, base));
                 }
             }
-            let (_, _, g) = best?;
-            used[g] = used[g].max(placed[n]?.1 + self.words[n]);
+            let (_, _, g, base) = best.ok_or(n)?;
+            placed[n] = Some((g, base));
+            used[g] = used[g].max(base + self.words[n]);
         }
-        let places: Vec<(usize, usize)> = placed.into_iter().collect::<Option<_>>()?;
-        Some(Placement {
+        let places: Vec<(usize, usize)> = placed.into_iter().flatten().collect();
+        Ok(Placement {
             group: places.iter().map(|p| p.0).collect(),
             base: places.iter().map(|p| p.1).collect(),
             used,
         })
     }
 
-    /// Up to `tries` placements into groups of at most `depth` words each.
-    pub fn placements(&self, depth: &[usize], tries: usize) -> Vec<Placement> {
-        let n = self.words.len();
+    /// Up to `wanted` placements into groups of at most `depth` words each, within `attempts`. A buffer that finds no
+    /// room moves forward in the order of the next attempt.
+    pub fn placements(&self, depth: &[usize], wanted: usize, attempts: usize) -> Vec<Placement> {
         let mut rng = Random(0x9e37_79b9_7f4a_7c15);
-        let length = |n: usize| self.lives[n].last - self.lives[n].first;
+        let area = |n: usize| {
+            let length = self.lives[n].last - self.lives[n].first + 1;
+            self.words[n] as f64 * (length as f64).sqrt()
+        };
+        let mut order: Vec<usize> = (0..self.words.len()).collect();
+        order.sort_by(|&a, &b| area(b).total_cmp(&area(a)));
         let mut found = vec![];
-        for attempt in 0..tries {
-            let mut order: Vec<usize> = (0..n).collect();
-            // Large and long-lived first, disturbed more and more.
-            let noise = attempt as f64 / tries as f64;
-            let key: Vec<f64> = (0..n)
-                .map(|n| {
-                    let area = (self.words[n] as f64) * (length(n) as f64 + 1.0).powf(0.5);
-                    area * (1.0 + noise * (rng.below(1 << 16) as f64 / 32768.0 - 1.0))
-                })
-                .collect();
-            order.sort_by(|&a, &b| key[b].total_cmp(&key[a]));
-            found.extend(self.place(&order, depth, &mut rng));
+        for _ in 0..attempts {
+            match self.place(&order, depth, &mut rng) {
+                Ok(placement) => {
+                    found.push(placement);
+                    if found.len() == wanted {
+                        break;
+                    }
+                }
+                Err(n) => {
+                    let at = order.iter().position(|&m| m == n).unwrap_or(0);
+                    let to = rng.below(at as u64 / 2 + 1) as usize;
+                    order.remove(at);
+                    order.insert(to, n);
+                }
+            }
         }
         found
     }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::cycles::{Costs, OperatorCycles, Timeline, simulate};
 use super::isa::{Engine, Program, Shape};
 use super::layout::{WeightLayout, constant_table, position_banks};
-use super::program::{Instr, Logical};
+use super::program::{Choices, Instr, Logical};
 use crate::config::model::{Compute, ModelConfig, MomentFormat};
 use crate::num::block::MAX_K;
 
@@ -65,12 +65,23 @@ pub struct Plan {
     /// Where every logical buffer lies and when it lives.
     pub buffers: Vec<BufferPlace>,
     pub memories: Vec<MemoryLine>,
-    /// Memory of the moments.
-    pub moment_kind: MemoryKind,
+    /// Memories of the moments and of the position code.
+    pub kinds: Kinds,
+    /// Cycles traded for memory.
+    pub choices: Choices,
     pub modules: Vec<ModuleCost>,
     pub used: Resources,
     pub shortfall: Vec<Shortfall>,
     pub timeline: Timeline,
+}
+
+/// Kinds of the memories that have a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Kinds {
+    /// Block or Ultra.
+    pub moments: MemoryKind,
+    /// Block or Distributed.
+    pub position: MemoryKind,
 }
 
 /// A logical buffer: its place, and its first and last use as instruction numbers of the global order.
@@ -184,6 +195,9 @@ impl Plan {
             "mac_lanes": self.mac_lanes(),
             "adam_lanes": self.shape.adam_lanes,
             "activation_groups": self.shape.group_depth,
+            "kinds": self.kinds,
+            "encode_again": self.choices.encode_again,
+            "held_gradients": self.choices.hold,
             "bram36": pair(self.used.bram36, a.bram36),
             "uram": pair(self.used.uram, a.uram),
             "dsp": pair(self.used.dsp, a.dsp),
@@ -279,7 +293,7 @@ fn memories(
     model: &ModelConfig,
     shape: &Shape,
     program: &Program,
-    moment_kind: MemoryKind,
+    kinds: Kinds,
 ) -> Vec<MemoryLine> {
     use MemoryKind::{Block, Distributed};
     use MemoryPorts::{DualRom, Rom, Simple, True};
@@ -303,7 +317,7 @@ fn memories(
             (shape.weight_depth * (b / g), 2 * moment_bits(model)),
             g,
             Simple,
-            moment_kind,
+            kinds.moments,
         ),
     ];
     for (n, &depth) in shape.group_depth.iter().enumerate() {
@@ -323,7 +337,7 @@ fn memories(
             (shape.position_depth, 32),
             b,
             Rom,
-            small(shape.position_depth),
+            kinds.position,
         ),
         line(
             "gradient tiles",
@@ -389,7 +403,7 @@ fn shortfall(used: &Resources, target: &Target) -> Vec<Shortfall> {
 }
 
 /// Sizes that follow from model, array and lanes; groups and exponents come with the placement.
-fn frame(model: &ModelConfig, weights: &WeightLayout, logical: &Logical, g: usize) -> Shape {
+fn frame(model: &ModelConfig, weights: &WeightLayout, scalar_rows: usize, g: usize) -> Shape {
     Shape {
         b: weights.b,
         adam_lanes: g,
@@ -397,7 +411,7 @@ fn frame(model: &ModelConfig, weights: &WeightLayout, logical: &Logical, g: usiz
         position_depth: model.seq_len.div_ceil(weights.b) * model.embed_dim,
         weight_depth: weights.depth,
         layernorm_words: model.layernorm_parameters(),
-        scalar_rows: logical.scalar_rows,
+        scalar_rows,
         mat_exps: 0,
         vec_exps: 0,
         weight_exps: weights.tensors.len(),

@@ -61,7 +61,13 @@ fn ten_bytes_name_their_shortfall_and_a_way_out() {
 fn small_models_fit_small_parts() {
     for model in [tiny_model(), odd_model()] {
         let plan = Plan::new(&model, &arty(), &Options::default()).unwrap();
-        assert_eq!(plan.shortfall, vec![], "{} B = {}", model.name, plan.shape.b);
+        assert_eq!(
+            plan.shortfall,
+            vec![],
+            "{} B = {}",
+            model.name,
+            plan.shape.b
+        );
         waits::check(&plan.shape, &plan.program).unwrap();
     }
 }
@@ -89,7 +95,14 @@ fn impossible_options_are_refused() {
         adam_lanes: Some(3),
         ..Options::default()
     });
-    assert!(matches!(lanes, Some(PlanError::Lanes { lanes: 3, array: 8, .. })));
+    assert!(matches!(
+        lanes,
+        Some(PlanError::Lanes {
+            lanes: 3,
+            array: 8,
+            ..
+        })
+    ));
     assert_eq!(
         try_with(Options {
             groups: Some(2),
@@ -105,23 +118,4 @@ fn impossible_options_are_refused() {
         Plan::new(&long, &arty(), &Options::default()).err(),
         Some(PlanError::TooLong(9000))
     );
-}
-
-#[test]
-fn probe() {
-    for b in [40, 44, 45, 46, 48] {
-        let model = paper_model();
-        let weights = crate::trainer::layout::WeightLayout::new(&model, b);
-        let logical = crate::trainer::program::generate(&model, &weights);
-        let problem = crate::trainer::alloc::Problem::new(&logical);
-        println!("B {b} peak {}", problem.peak());
-        for units in 8..14 {
-            for n in 4..9 {
-                let depths: Vec<usize> = (0..n).map(|g| (units / n + usize::from(g < units % n)) * 512usize).map(|d| d.saturating_sub(b)).collect();
-                let t = std::time::Instant::now();
-                let found = problem.placements(&depths, 24).len();
-                println!("  {units} units in {n}: {found} of 24 in {:?}", t.elapsed());
-            }
-        }
-    }
 }

@@ -17,12 +17,7 @@ impl Emitter<'_> {
     }
 
     /// Tiles on and below the diagonal of `x_h y_h^T`; operands with their first columns.
-    fn causal_product(
-        &mut self,
-        (x, cx): (Tensor, usize),
-        (y, cy): (Tensor, usize),
-        dst: &Tensor,
-    ) {
+    fn causal_product(&mut self, (x, cx): (Tensor, usize), (y, cy): (Tensor, usize), dst: &Tensor) {
         for tt in 0..self.nt {
             for ut in 0..=tt {
                 let col = self.col(&x, Mode::V, tt, cx);
@@ -36,12 +31,7 @@ impl Emitter<'_> {
     }
 
     /// `dst[:, at..] = A y_h` over u <= t (`dst[t, j] = sum_u A[t, u] y[u, j]`).
-    fn lower_product(
-        &mut self,
-        a: &Tensor,
-        (y, cy): (Tensor, usize),
-        (dst, at): (Tensor, usize),
-    ) {
+    fn lower_product(&mut self, a: &Tensor, (y, cy): (Tensor, usize), (dst, at): (Tensor, usize)) {
         let dh = self.model.head_dim();
         for tt in 0..self.nt {
             for jt in 0..dh.div_ceil(self.b) {

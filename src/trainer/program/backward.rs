@@ -76,7 +76,13 @@ impl Emitter<'_> {
         }
         let (mut mid, mut hidden) = (kept.mid, kept.hidden);
         let mut pending = None;
+        let mut encoded_again = false;
+        let mut kept = kept;
         for l in (0..last).rev() {
+            if l <= 1 && self.choices.encode_again && !encoded_again {
+                kept.x[0] = self.encode_again();
+                encoded_again = true;
+            }
             let below = l.checked_sub(1).map(|b| (b, kept.x[b], kept.o[b]));
             let done = self.layer_backward(
                 l,
@@ -99,6 +105,7 @@ impl Emitter<'_> {
         if let Some(sums) = pending {
             self.norm_gradients(&sums);
         }
+        self.drain_to(0);
         self.operator = "backward.dembedding";
         let epilogue = Epilogue {
             scale: None,
@@ -129,12 +136,10 @@ impl Emitter<'_> {
             mid,
             hidden,
         } = inputs;
-        let (t, d, f) = (
-            self.model.seq_len,
-            self.model.embed_dim,
-            self.model.ff_dim,
-        );
+        let (t, d, f) = (self.model.seq_len, self.model.embed_dim, self.model.ff_dim);
         let plain = Epilogue::default();
+        let topmost = l + 1 == self.model.layers;
+        self.hold = self.choices.hold.saturating_sub(usize::from(topmost));
         let [wqkv, wo, w1, w2] = [
             LayerWeight::Qkv,
             LayerWeight::Out,

@@ -32,23 +32,38 @@ impl Emitter<'_> {
     fn encode(&mut self) -> Tensor {
         self.phase = Phase::Encode;
         self.operator = "encode";
-        let (t, d, v) = (self.model.seq_len, self.model.embed_dim, self.model.vocab);
-        let x0 = self.tensor("x0".into(), t, d);
+        let x0 = self.tensor("x0".into(), self.model.seq_len, self.model.embed_dim);
+        for tt in 0..self.nt {
+            self.encode_row(&x0, tt);
+            self.norm_statistics(&x0, 0, false, tt);
+        }
+        x0
+    }
+
+    /// x0 once more, for backward.
+    pub fn encode_again(&mut self) -> Tensor {
+        self.operator = "recompute.encode";
+        let x0 = self.tensor("x0.again".into(), self.model.seq_len, self.model.embed_dim);
+        for tt in 0..self.nt {
+            self.encode_row(&x0, tt);
+        }
+        x0
+    }
+
+    /// Row tile of `x0 = E[token] + PE`.
+    fn encode_row(&mut self, x0: &Tensor, tt: usize) {
+        let d = self.model.embed_dim;
         let epilogue = Epilogue {
             scale: None,
             add: Some(Addend::Position),
         };
-        for tt in 0..self.nt {
-            for jt in 0..d.div_ceil(self.b) {
-                let j0 = jt * self.b;
-                let col = self.one_hot(Mode::V, tt);
-                let row = self.weight(EMBEDDING, Mode::H, 0, j0);
-                let nr = self.lanes(d, jt);
-                self.tile(col, row, v, epilogue, &x0, tt, j0, nr);
-            }
-            self.norm_statistics(&x0, 0, false, tt);
+        for jt in 0..d.div_ceil(self.b) {
+            let j0 = jt * self.b;
+            let col = self.one_hot(Mode::V, tt);
+            let row = self.weight(EMBEDDING, Mode::H, 0, j0);
+            let nr = self.lanes(d, jt);
+            self.tile(col, row, self.model.vocab, epilogue, x0, tt, j0, nr);
         }
-        x0
     }
 
     fn forward(&mut self) -> Kept {
