@@ -94,8 +94,15 @@ impl Problem {
             .unwrap_or(0)
     }
 
-    /// Lowest base for buffer `n` in group `g` among the buffers placed so far.
-    fn lowest(&self, n: usize, g: usize, placed: &[Option<(usize, usize)>]) -> Option<usize> {
+    /// The tightest gap for buffer `n` in group `g` of `depth` words among the buffers placed so far: its base and
+    /// the words left over in the gap.
+    fn gap(
+        &self,
+        n: usize,
+        g: usize,
+        depth: usize,
+        placed: &[Option<(usize, usize)>],
+    ) -> Option<(usize, usize)> {
         if self.apart[n]
             .iter()
             .any(|&m| placed[m].is_some_and(|p| p.0 == g))
@@ -110,14 +117,19 @@ impl Problem {
             .map(|(m, base)| (base, base + self.words[m]))
             .collect();
         busy.sort_unstable();
-        let mut base = 0;
-        for (from, to) in busy {
-            if base + self.words[n] <= from {
-                break;
+        busy.push((depth, depth));
+        let mut best: Option<(usize, usize)> = None;
+        let mut from = 0;
+        for (start, end) in busy {
+            if from + self.words[n] <= start {
+                let left = start - from - self.words[n];
+                if best.is_none_or(|b| left < b.1) {
+                    best = Some((from, left));
+                }
             }
-            base = base.max(to);
+            from = from.max(end);
         }
-        Some(base)
+        best
     }
 
     /// Places all buffers into groups of at most `depth` words, in the order `order`; else the buffer that had no room.
@@ -132,16 +144,12 @@ impl Problem {
         for &n in order {
             let mut best: Option<(usize, u64, usize, usize)> = None;
             for g in 0..depth.len() {
-                let Some(base) = self.lowest(n, g, &placed) else {
+                let Some((base, left)) = self.gap(n, g, depth[g], &placed) else {
                     continue;
                 };
-                let end = base + self.words[n];
-                if end > depth[g] {
-                    continue;
-                }
-                // Least growth; among equals any group, so that attempts differ.
-                let growth = end.saturating_sub(used[g]);
-                let key = (growth, rng.below(1 << 16), g, base);
+                // The tightest gap, now and then another one, so that attempts differ.
+                let noise = if rng.below(8) == 0 { 0 } else { left };
+                let key = (noise, rng.below(1 << 16), g, base);
                 if best.is_none_or(|b| key < b) {
                     best = Some(key);
                 }

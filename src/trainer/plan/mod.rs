@@ -180,9 +180,7 @@ impl Plan {
         let pair =
             |used: f64, available: f64| serde_json::json!({"used": used, "available": available});
         let engines = |e: usize| {
-            let busy: u64 = (0..self.timeline.start[e].len())
-                .map(|n| self.timeline.ready[e][n] - self.timeline.start[e][n])
-                .sum();
+            let busy: u64 = self.timeline.busy[e].iter().sum();
             serde_json::json!({"instructions": self.timeline.start[e].len(), "busy_cycles": busy})
         };
         serde_json::json!({

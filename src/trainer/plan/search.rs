@@ -13,7 +13,9 @@ const BLOCK_WORDS: usize = 512;
 /// Groups of at most this many words are LUT RAM.
 const DISTRIBUTED_WORDS: usize = 64;
 /// Orders tried for one set of group depths.
-const ATTEMPTS: usize = 80;
+const ATTEMPTS: usize = 150;
+/// Sets of group depths tried for one program.
+const PARTITIONS: usize = 8;
 /// Placements of one set of group depths whose cycles are counted.
 const SCORED: usize = 2;
 /// Arrays planned in full once one has fitted.
@@ -252,8 +254,7 @@ impl Job<'_> {
         (left.max(0.0) * 2.0 / b as f64) as usize
     }
 
-    /// Sets of group depths (without slack) to try: LUT RAM for small buffers, else the blocks that are left, and one
-    /// less.
+    /// Sets of group depths (without slack) to try: LUT RAM for small buffers, else the blocks that are left.
     fn depth_sets(&self, options: &Options) -> Vec<Vec<usize>> {
         let (b, peak) = (self.weights.b, self.problem.peak());
         let small = DISTRIBUTED_WORDS.saturating_sub(b);
@@ -266,30 +267,50 @@ impl Job<'_> {
         if units * BLOCK_WORDS < peak {
             return vec![];
         }
-        let mut sets = vec![];
-        for units in [units, units - 1] {
-            sets.extend(
-                self.groups(options)
-                    .filter(|&n| n <= units)
-                    .map(|n| depths(units, n, b)),
-            );
+        self.partitions(units, options)
+    }
+
+    /// Ways to share `units` blocks among the groups that hold most buffers of the commonest size.
+    fn partitions(&self, units: usize, options: &Options) -> Vec<Vec<usize>> {
+        let words = &self.problem.words;
+        let count = |w: usize| words.iter().filter(|&&x| x == w).count();
+        let common = words.iter().copied().max_by_key(|&w| (count(w), w));
+        let common = common.unwrap_or(1).max(1);
+        let mut sets: Vec<Vec<usize>> = vec![];
+        for n in self.groups(options).filter(|&n| n <= units) {
+            partitions(units, n, units, &mut vec![], &mut sets);
         }
+        let b = self.weights.b;
+        let depths = |set: &Vec<usize>| -> Vec<usize> {
+            let words = set.iter().map(|u| u * BLOCK_WORDS);
+            words.map(|w| w.saturating_sub(b)).collect()
+        };
+        let mut sets: Vec<Vec<usize>> = sets.iter().map(depths).collect();
+        // More groups first among equals: engines meet less often at their ports.
+        sets.sort_by_key(|set| {
+            let slots: usize = set.iter().map(|w| w / common).sum();
+            (
+                std::cmp::Reverse(slots),
+                std::cmp::Reverse(set.len()),
+                std::cmp::Reverse(set.last().copied()),
+            )
+        });
+        sets.truncate(PARTITIONS);
         sets
     }
 
     /// The plan of the first placement found with more and more blocks.
     fn smallest(&self, options: &Options) -> Plan {
-        let b = self.weights.b;
-        let least = self.problem.peak().div_ceil(BLOCK_WORDS);
-        for units in least.. {
-            for n in self.groups(options).filter(|&n| n <= units) {
-                let found = self.problem.placements(&depths(units, n, b), 1, ATTEMPTS);
+        let mut units = self.problem.peak().div_ceil(BLOCK_WORDS).max(MIN_GROUPS);
+        loop {
+            for depths in self.partitions(units, options) {
+                let found = self.problem.placements(&depths, 1, ATTEMPTS);
                 if let Some(placement) = found.first() {
                     return self.build(placement);
                 }
             }
+            units += units.div_ceil(16);
         }
-        unreachable!("enough words always place every buffer")
     }
 
     /// Finishes a plan for one placement.
@@ -364,10 +385,32 @@ impl Job<'_> {
     }
 }
 
-/// `units` blocks in `n` groups as evenly as possible, slack taken off.
-fn depths(units: usize, n: usize, b: usize) -> Vec<usize> {
-    (0..n)
-        .map(|g| (units / n + usize::from(g < units % n)) * BLOCK_WORDS)
-        .map(|words| words.saturating_sub(b))
-        .collect()
+/// All ways to write `units` as `n` parts of at most `largest`, largest first.
+fn partitions(
+    units: usize,
+    n: usize,
+    largest: usize,
+    head: &mut Vec<usize>,
+    found: &mut Vec<Vec<usize>>,
+) {
+    // A fixed number is plenty; large counts of units have very many.
+    if found.len() >= 4000 {
+        return;
+    }
+    if n == 1 {
+        if (1..=largest).contains(&units) {
+            let mut set = head.clone();
+            set.push(units);
+            found.push(set);
+        }
+        return;
+    }
+    // The rest needs at least one each, and at most as much as this part.
+    let most = largest.min(units.saturating_sub(n - 1));
+    let least = units.div_ceil(n);
+    for part in (least..=most).rev() {
+        head.push(part);
+        partitions(units - part, n - 1, part, head, found);
+        head.pop();
+    }
 }

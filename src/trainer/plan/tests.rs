@@ -119,3 +119,40 @@ fn impossible_options_are_refused() {
         Some(PlanError::TooLong(9000))
     );
 }
+
+#[test]
+fn probe() {
+    for (b, g) in [(44, 11), (44, 4), (44, 2), (45, 9), (45, 5)] {
+        let t = std::time::Instant::now();
+        let plan = Plan::new(
+            &paper_model(),
+            &Target {
+                available: Resources {
+                    lut: 400_000.0,
+                    ff: 800_000.0,
+                    ..zcu102().available
+                },
+                ..zcu102()
+            },
+            &Options {
+                array: Some(b),
+                adam_lanes: Some(g),
+                groups: None,
+            },
+        )
+        .unwrap();
+        println!(
+            "PROBE B {b} G {g}: {} cycles, {:?}, groups {:?}, {:?} {:?} {:?} in {:?}",
+            plan.cycles_per_sample(),
+            plan.shortfall,
+            plan.shape.group_depth,
+            plan.kinds,
+            plan.choices,
+            plan.used,
+            t.elapsed()
+        );
+        if (b, g) == (44, 11) {
+            println!("{}", plan.to_json());
+        }
+    }
+}
