@@ -37,6 +37,8 @@ pub struct Problem {
     pub lives: Vec<Life>,
     /// Buffers that must lie in another group.
     pub apart: Vec<Vec<usize>>,
+    /// Buffers that had better lie in another group: cycles for which two engines want the same port otherwise.
+    pub clash: Vec<Vec<(usize, u64)>>,
 }
 
 impl Problem {
@@ -73,6 +75,17 @@ impl Problem {
             words: program.buffers.iter().map(|b| b.words).collect(),
             lives,
             apart,
+            clash: vec![vec![]; n],
+        }
+    }
+
+    /// Notes how long two engines would use the ports of two buffers at the same time.
+    pub fn set_clashes(&mut self, pairs: &std::collections::BTreeMap<(usize, usize), u64>) {
+        for (&(a, b), &cycles) in pairs {
+            self.clash[a].push((b, cycles));
+            if a != b {
+                self.clash[b].push((a, cycles));
+            }
         }
     }
 
@@ -137,19 +150,27 @@ impl Problem {
         &self,
         order: &[usize],
         depth: &[usize],
+        weight: f64,
         rng: &mut Random,
     ) -> Result<Placement, usize> {
         let mut placed = vec![None; self.words.len()];
         let mut used = vec![0usize; depth.len()];
         for &n in order {
-            let mut best: Option<(usize, u64, usize, usize)> = None;
+            let mut clash = vec![0u64; depth.len()];
+            for &(m, cycles) in &self.clash[n] {
+                if let Some((g, _)) = placed[m] {
+                    clash[g] += cycles;
+                }
+            }
+            let mut best: Option<(u64, u64, usize, usize)> = None;
             for g in 0..depth.len() {
                 let Some((base, left)) = self.gap(n, g, depth[g], &placed) else {
                     continue;
                 };
-                // The tightest gap, now and then another one, so that attempts differ.
-                let noise = if rng.below(8) == 0 { 0 } else { left };
-                let key = (noise, rng.below(1 << 16), g, base);
+                // The tightest gap where engines meet least, now and then another one, so that attempts differ.
+                let left = if rng.below(8) == 0 { 0 } else { left };
+                let cost = left as u64 + (clash[g] as f64 * weight) as u64;
+                let key = (cost, rng.below(1 << 16), g, base);
                 if best.is_none_or(|b| key < b) {
                     best = Some(key);
                 }
@@ -178,7 +199,9 @@ impl Problem {
         order.sort_by(|&a, &b| area(b).total_cmp(&area(a)));
         let mut found = vec![];
         for _ in 0..attempts {
-            match self.place(&order, depth, &mut rng) {
+            // From packing alone to keeping the engines apart at any price.
+            let weight = [0.0, 0.05, 0.3, 2.0][rng.below(4) as usize];
+            match self.place(&order, depth, weight, &mut rng) {
                 Ok(placement) => {
                     found.push(placement);
                     if found.len() == wanted {

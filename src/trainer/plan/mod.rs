@@ -7,7 +7,7 @@ mod nearest;
 mod resources;
 mod search;
 
-pub use memory::{MemoryKind, MemoryLine, MemoryPorts};
+pub use memory::{MemoryKind, MemoryLine, MemoryPorts, weight_columns};
 pub use nearest::nearest;
 pub use resources::{ModuleCost, Resources};
 
@@ -65,8 +65,10 @@ pub struct Plan {
     /// Where every logical buffer lies and when it lives.
     pub buffers: Vec<BufferPlace>,
     pub memories: Vec<MemoryLine>,
-    /// Memories of the moments and of the position code.
-    pub kinds: Kinds,
+    /// Memory of the moments: Block or Ultra.
+    pub moment_kind: MemoryKind,
+    /// Memory of the position code: Block or Distributed.
+    pub position_kind: MemoryKind,
     /// Cycles traded for memory.
     pub choices: Choices,
     pub modules: Vec<ModuleCost>,
@@ -76,12 +78,10 @@ pub struct Plan {
 }
 
 /// Kinds of the memories that have a choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Kinds {
-    /// Block or Ultra.
-    pub moments: MemoryKind,
-    /// Block or Distributed.
-    pub position: MemoryKind,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kinds {
+    moments: MemoryKind,
+    position: MemoryKind,
 }
 
 /// A logical buffer: its place, and its first and last use as instruction numbers of the global order.
@@ -193,7 +193,8 @@ impl Plan {
             "mac_lanes": self.mac_lanes(),
             "adam_lanes": self.shape.adam_lanes,
             "activation_groups": self.shape.group_depth,
-            "kinds": self.kinds,
+            "moment_memory": self.moment_kind,
+            "position_memory": self.position_kind,
             "encode_again": self.choices.encode_again,
             "held_gradients": self.choices.hold,
             "bram36": pair(self.used.bram36, a.bram36),
@@ -300,24 +301,29 @@ fn memories(
     let p = model.matrix_parameters();
     let line = MemoryLine::new;
     let small = |depth: usize| if depth <= 64 { Distributed } else { Block };
-    let mut list = vec![
-        line(
-            "weights",
-            p,
-            (shape.weight_depth, model.weight_format.bits() as usize),
-            b,
-            True,
-            Block,
-        ),
-        line(
-            "moments",
-            p,
-            (shape.weight_depth * (b / g), 2 * moment_bits(model)),
-            g,
-            Simple,
-            kinds.moments,
-        ),
-    ];
+    let weight_bits = model.weight_format.bits() as usize;
+    let columns = weight_columns(shape.weight_depth, weight_bits);
+    let single = columns.len() == 1;
+    let mut list: Vec<MemoryLine> = columns
+        .into_iter()
+        .enumerate()
+        .map(|(n, width)| {
+            let name = if single {
+                "weights".to_string()
+            } else {
+                format!("weights, column {n}")
+            };
+            line(&name, p, (shape.weight_depth, width), b, True, Block)
+        })
+        .collect();
+    list.push(line(
+        "moments",
+        p,
+        (shape.weight_depth * (b / g), 2 * moment_bits(model)),
+        g,
+        Simple,
+        kinds.moments,
+    ));
     for (n, &depth) in shape.group_depth.iter().enumerate() {
         list.push(line(
             &format!("activations {n}"),

@@ -3,6 +3,8 @@
 //! Arrays are tried in the order of a lower bound on their cycles. For one array and its lanes the search fills the
 //! blocks that the other memories leave with activation groups and keeps the placement with the fewest cycles.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::trainer::alloc::{Placement, Problem, apply};
 use crate::trainer::program::{Choices, generate};
@@ -168,17 +170,21 @@ fn evaluate(model: &ModelConfig, target: &Target, options: &Options, b: usize, g
             adam_banks: b / g,
         };
         let logical = generate(model, &weights, choices);
-        let job = Job {
+        let problem = Problem::new(&logical);
+        let mut job = Job {
             model,
             target,
             weights: &weights,
-            problem: Problem::new(&logical),
+            problem,
             logical,
             choices,
             g,
         };
+        let clashes = job.clashes();
+        job.problem.set_clashes(&clashes);
         for depths in job.depth_sets(options) {
-            for placement in &job.problem.placements(&depths, SCORED, ATTEMPTS) {
+            let attempts = job.attempts(&depths);
+            for placement in &job.problem.placements(&depths, SCORED, attempts) {
                 consider(job.build(placement), &mut best);
             }
         }
@@ -212,6 +218,13 @@ fn unreachable_plan(model: &ModelConfig, target: &Target, b: usize, g: usize) ->
     job.smallest(&Options::default())
 }
 
+/// Cycles in which an instruction reads and writes, and the buffers.
+struct Use {
+    reads: (u64, u64),
+    writes: (u64, u64),
+    ports: waits::Ports,
+}
+
 /// One program looking for a placement.
 struct Job<'a> {
     model: &'a ModelConfig,
@@ -224,11 +237,78 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Orders worth trying: many where the groups have hardly more room than the peak needs.
+    fn attempts(&self, depths: &[usize]) -> usize {
+        let room: usize = depths.iter().sum();
+        if self.problem.peak() * 5 > room * 4 {
+            6 * ATTEMPTS
+        } else {
+            ATTEMPTS
+        }
+    }
+
     fn groups(&self, options: &Options) -> std::ops::RangeInclusive<usize> {
         match options.groups {
             Some(n) => n..=n,
-            None => 3..=7,
+            None => 3..=8,
         }
+    }
+
+    /// Cycles for which engines meet at a port when two buffers share a group: overlaps of their accesses in the
+    /// timeline of a machine that has a group for every buffer.
+    fn clashes(&self) -> BTreeMap<(usize, usize), u64> {
+        let buffers = self.logical.buffers.len();
+        let own = Placement {
+            group: (0..buffers).collect(),
+            base: vec![0; buffers],
+            used: self.problem.words.clone(),
+        };
+        let placed = apply(&self.logical, &own);
+        let mut shape = frame(self.model, self.weights, self.logical.scalar_rows, self.g);
+        shape.group_depth = own.used.iter().map(|u| u + shape.b).collect();
+        shape.mat_exps = placed.mat_exps;
+        shape.vec_exps = placed.vec_exps;
+        let program = waits::assign(&shape, placed.instrs);
+        let t = timeline(&shape, &program);
+        let lists = waits::lists(&program);
+        // Per instruction of mat and vec: when it reads, when it writes, and which buffers.
+        let uses = |e: usize| -> Vec<Use> {
+            (0..t.start[e].len())
+                .map(|n| Use {
+                    reads: (t.start[e][n], t.ready[e][n]),
+                    writes: (
+                        t.retire[e][n] - (t.ready[e][n] - t.start[e][n]),
+                        t.retire[e][n],
+                    ),
+                    ports: waits::ports(&lists[e][n]),
+                })
+                .collect()
+        };
+        let (mat, vec) = (uses(0), uses(1));
+        let mut pairs = BTreeMap::new();
+        let mut from = 0;
+        for m in &mat {
+            while from < vec.len() && vec[from].writes.1 < m.reads.0 {
+                from += 1;
+            }
+            for v in vec[from..].iter().take_while(|v| v.reads.0 < m.writes.1) {
+                for (x, y, a, b) in [
+                    (m.reads, v.reads, &m.ports.read, &v.ports.read),
+                    (m.writes, v.writes, &m.ports.write, &v.ports.write),
+                ] {
+                    let cycles = x.1.min(y.1).saturating_sub(x.0.max(y.0));
+                    if cycles == 0 {
+                        continue;
+                    }
+                    for &a in a {
+                        for &b in b {
+                            *pairs.entry((a.min(b), a.max(b))).or_insert(0) += cycles;
+                        }
+                    }
+                }
+            }
+        }
+        pairs
     }
 
     /// Blocks of 512 words of each bank that the other memories leave.
@@ -350,7 +430,8 @@ impl Job<'_> {
                 operators: operators(&self.logical),
                 buffers: self.places(placement),
                 memories,
-                kinds,
+                moment_kind: moments,
+                position_kind: position,
                 choices: self.choices,
                 modules: modules.clone(),
                 shortfall: shortfall(&used, self.target),

@@ -155,32 +155,41 @@ impl Emitter<'_> {
     ) {
         let d = self.model.embed_dim;
         let mut p = first;
+        let mut behind: Option<(usize, Tensor)> = None;
         for h in 0..self.model.heads {
             let at = h * self.model.head_dim();
-            let [q, k, v] = [0, 1, 2].map(|n| self.head(&qkv[n], h));
             self.operator = "backward.dp";
             let ds = self.causal(format!("layer{l}.ds{h}"));
             let ds = self.with_vec_exp(ds);
-            self.causal_product((*d_o, at), v, &ds);
-            self.operator = "backward.softmax";
-            self.softmax_backward(&p, &ds);
-            let next = (h + 1 < self.model.heads).then(|| {
-                self.operator = "recompute.scores";
-                let next = self.scores(l, h + 1, qkv, ".again");
-                self.operator = "recompute.softmax";
-                self.softmax(&next);
-                next
-            });
+            self.causal_product((*d_o, at), self.head(&qkv[2], h), &ds);
+            // dv takes the place of v, and comes before the vector unit reads P again.
             self.operator = "backward.dv";
             self.lower_transposed_product(&p, (*d_o, at), (*dqkv, 2 * d + at));
-            self.operator = "backward.dq";
-            self.lower_product(&ds, k, (*dqkv, at));
-            self.operator = "backward.dk";
-            self.lower_transposed_product(&ds, q, (*dqkv, d + at));
-            if let Some(next) = next {
-                p = next;
+            self.operator = "backward.softmax";
+            self.softmax_backward(&p, &ds);
+            if let Some((g, ds)) = behind.replace((h, ds)) {
+                self.query_and_key_gradients(g, &ds, qkv, dqkv);
+            }
+            if h + 1 < self.model.heads {
+                self.operator = "recompute.scores";
+                p = self.scores(l, h + 1, qkv, ".again");
+                self.operator = "recompute.softmax";
+                self.softmax(&p);
             }
         }
+        if let Some((g, ds)) = behind {
+            self.query_and_key_gradients(g, &ds, qkv, dqkv);
+        }
+    }
+
+    /// `dq = dS k`, then `dk = dS^T q` in the place of k.
+    fn query_and_key_gradients(&mut self, h: usize, ds: &Tensor, qkv: &[Part; 3], dqkv: &Tensor) {
+        let d = self.model.embed_dim;
+        let at = h * self.model.head_dim();
+        self.operator = "backward.dq";
+        self.lower_product(ds, self.head(&qkv[1], h), (*dqkv, at));
+        self.operator = "backward.dk";
+        self.lower_transposed_product(ds, self.head(&qkv[0], h), (*dqkv, d + at));
     }
 
     /// `dS = ((dP - D) * P) / sqrt(dh)`, `D = sum8(P * dP)`, in place of dP.

@@ -35,7 +35,7 @@ impl Emitter<'_> {
         let x0 = self.tensor("x0".into(), self.model.seq_len, self.model.embed_dim);
         for tt in 0..self.nt {
             self.encode_row(&x0, tt);
-            self.norm_statistics(&x0, 0, false, tt);
+            self.norm_wave(&x0, 0, false, tt, None);
         }
         x0
     }
@@ -93,8 +93,7 @@ impl Emitter<'_> {
             for tt in 0..self.nt {
                 self.attention_out_row(l, &o, &x, &mid, tt);
                 self.operator = "forward.norm2";
-                self.norm_statistics(&mid, l, true, tt);
-                self.normalise(&mid, l, true, tt, &n2);
+                self.norm_wave(&mid, l, true, tt, Some(&n2));
                 self.operator = "forward.out";
             }
             let is_last = l + 1 == layers;
@@ -129,7 +128,7 @@ impl Emitter<'_> {
                 self.linear_row(&g, w2, epilogue, &next, tt);
                 if !is_last {
                     self.operator = "forward.norm1";
-                    self.norm_statistics(&next, l + 1, false, tt);
+                    self.norm_wave(&next, l + 1, false, tt, None);
                 }
             }
             kept_x.push(next);
@@ -190,27 +189,47 @@ impl Emitter<'_> {
         }
     }
 
-    /// Mean and 1/sqrt(var + eps) of a row tile into the scalar file.
-    fn norm_statistics(&mut self, x: &Tensor, l: usize, second: bool, tt: usize) {
-        let d = self.model.embed_dim;
-        let (mean, rstd) = (
-            self.stat_row(l, second, tt, 0),
-            self.stat_row(l, second, tt, 1),
-        );
+    /// LayerNorm of a tensor whose row tile `tt` has just been emitted. The three passes of neighbouring tiles take
+    /// turns, so that one tile's reduction hides behind another tile's pass. `n` is the output, if wanted here.
+    fn norm_wave(&mut self, x: &Tensor, l: usize, second: bool, tt: usize, n: Option<&Tensor>) {
+        self.norm_mean(x, l, second, tt);
+        if let Some(before) = tt.checked_sub(1) {
+            self.norm_deviation(x, l, second, before);
+        }
+        if let (Some(before), Some(n)) = (tt.checked_sub(2), n) {
+            self.normalise(x, l, second, before, n);
+        }
+        if tt + 1 < self.nt {
+            return;
+        }
+        self.norm_deviation(x, l, second, tt);
+        if let Some(n) = n {
+            for last in tt.saturating_sub(1)..=tt {
+                self.normalise(x, l, second, last, n);
+            }
+        }
+    }
+
+    /// Mean of a row tile into the scalar file.
+    fn norm_mean(&mut self, x: &Tensor, l: usize, second: bool, tt: usize) {
         self.vec(VecInstr {
             reduce: Reduce::Sum8,
             post: Post::Mean,
-            post_row: mean,
-            ..self.pass(x, tt, d)
+            post_row: self.stat_row(l, second, tt, 0),
+            ..self.pass(x, tt, self.model.embed_dim)
         });
+    }
+
+    /// 1/sqrt(var + eps) of a row tile into the scalar file.
+    fn norm_deviation(&mut self, x: &Tensor, l: usize, second: bool, tt: usize) {
         self.vec(VecInstr {
             sub_s0: true,
-            s0: mean,
+            s0: self.stat_row(l, second, tt, 0),
             mul1: Mul1::Square,
             reduce: Reduce::Sum8,
             post: Post::Rstd,
-            post_row: rstd,
-            ..self.pass(x, tt, d)
+            post_row: self.stat_row(l, second, tt, 1),
+            ..self.pass(x, tt, self.model.embed_dim)
         });
     }
 
