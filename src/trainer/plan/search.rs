@@ -16,8 +16,8 @@ const BLOCK_WORDS: usize = 512;
 const DISTRIBUTED_WORDS: usize = 64;
 /// Orders tried for one set of group depths.
 const ATTEMPTS: usize = 150;
-/// Sets of group depths tried for one program.
-const PARTITIONS: usize = 8;
+/// Sets of group depths tried for one number of groups, beside the most even one.
+const PARTITIONS: usize = 2;
 /// Placements of one set of group depths whose cycles are counted.
 const SCORED: usize = 2;
 /// Arrays planned in full once one has fitted.
@@ -241,7 +241,7 @@ impl Job<'_> {
     fn attempts(&self, depths: &[usize]) -> usize {
         let room: usize = depths.iter().sum();
         if self.problem.peak() * 5 > room * 4 {
-            6 * ATTEMPTS
+            3 * ATTEMPTS
         } else {
             ATTEMPTS
         }
@@ -250,7 +250,7 @@ impl Job<'_> {
     fn groups(&self, options: &Options) -> std::ops::RangeInclusive<usize> {
         match options.groups {
             Some(n) => n..=n,
-            None => 3..=8,
+            None => 3..=7,
         }
     }
 
@@ -350,33 +350,37 @@ impl Job<'_> {
         self.partitions(units, options)
     }
 
-    /// Ways to share `units` blocks among the groups that hold most buffers of the commonest size.
+    /// Ways to share `units` blocks among the groups: for every number of groups those that hold most buffers of the
+    /// commonest size, and the most even one. More groups first: engines meet less often at their ports.
     fn partitions(&self, units: usize, options: &Options) -> Vec<Vec<usize>> {
         let words = &self.problem.words;
         let count = |w: usize| words.iter().filter(|&&x| x == w).count();
         let common = words.iter().copied().max_by_key(|&w| (count(w), w));
         let common = common.unwrap_or(1).max(1);
-        let mut sets: Vec<Vec<usize>> = vec![];
-        for n in self.groups(options).filter(|&n| n <= units) {
-            partitions(units, n, units, &mut vec![], &mut sets);
-        }
         let b = self.weights.b;
-        let depths = |set: &Vec<usize>| -> Vec<usize> {
+        let depths = |set: &[usize]| -> Vec<usize> {
             let words = set.iter().map(|u| u * BLOCK_WORDS);
             words.map(|w| w.saturating_sub(b)).collect()
         };
-        let mut sets: Vec<Vec<usize>> = sets.iter().map(depths).collect();
-        // More groups first among equals: engines meet less often at their ports.
-        sets.sort_by_key(|set| {
-            let slots: usize = set.iter().map(|w| w / common).sum();
-            (
-                std::cmp::Reverse(slots),
-                std::cmp::Reverse(set.len()),
-                std::cmp::Reverse(set.last().copied()),
-            )
-        });
-        sets.truncate(PARTITIONS);
-        sets
+        let mut chosen: Vec<Vec<usize>> = vec![];
+        for n in self.groups(options).rev().filter(|&n| n <= units) {
+            let mut sets = vec![];
+            partitions(units, n, units, &mut vec![], &mut sets);
+            sets.sort_by_key(|set| {
+                let slots: usize = depths(set).iter().map(|w| w / common).sum();
+                (std::cmp::Reverse(slots), set[0])
+            });
+            let even = sets.iter().min_by_key(|set| set[0]).cloned();
+            sets.truncate(PARTITIONS);
+            sets.extend(even);
+            for set in sets {
+                let set = depths(&set);
+                if !chosen.contains(&set) {
+                    chosen.push(set);
+                }
+            }
+        }
+        chosen
     }
 
     /// The plan of the first placement found with more and more blocks.
