@@ -99,6 +99,86 @@ pub(crate) trait Vector: Copy {
     unsafe fn fma(self, a: Self, b: Self) -> Self;
     /// Writes the first `n` elements times `scale` as FP32 under the subnormal rule.
     unsafe fn store(self, scale: f64, p: *mut f32, n: usize);
+
+    /// Packs `n` consecutive elements, brought onto the grid when there is one.
+    #[inline(always)]
+    unsafe fn pack(src: *const f32, dst: *mut Self::Scalar, n: usize, grid: Option<Grid>) {
+        for i in 0..n {
+            // SAFETY: the caller gives `n` valid elements on both sides.
+            unsafe {
+                let x = *src.add(i);
+                *dst.add(i) = Self::Scalar::of(grid.map_or(x, |g| g.apply(x)));
+            }
+        }
+    }
+
+    /// Packs `columns` columns of `k` consecutive elements each, `ld` apart, as `k` rows `sb` apart.
+    #[inline(always)]
+    unsafe fn pack_transposed(
+        src: *const f32,
+        ld: usize,
+        k: usize,
+        columns: usize,
+        dst: *mut Self::Scalar,
+        sb: usize,
+        grid: Option<Grid>,
+    ) {
+        for j in 0..columns {
+            for i in 0..k {
+                // SAFETY: the caller gives these elements on both sides.
+                unsafe {
+                    let x = *src.add(j * ld + i);
+                    *dst.add(i * sb + j) = Self::Scalar::of(grid.map_or(x, |g| g.apply(x)));
+                }
+            }
+        }
+    }
+}
+
+/// Brings values onto a tensor's grid. `2^(143 - emax)` may exceed FP32's range, so it comes in two factors.
+#[derive(Clone, Copy)]
+pub(crate) struct Grid {
+    first: f32,
+    second: f32,
+}
+
+/// Adding and subtracting it rounds to an integer, ties to even (|x| < 2^22).
+const ROUNDER: f32 = 12_582_912.0;
+const GRID_LIMIT: f32 = 131_071.0;
+
+impl Grid {
+    pub fn new(emax: u32) -> Self {
+        if emax == 0 {
+            return Self {
+                first: 0.0,
+                second: 0.0,
+            };
+        }
+        let exponent = 143 - emax as i32;
+        let first = exponent.clamp(-100, 100);
+        let power = |e: i32| f32::from_bits(((e + 127) as u32) << 23);
+        Self {
+            first: power(first),
+            second: power(exponent - first),
+        }
+    }
+
+    /// The grid value of `x`, as a float. Scaling down may round only values far below half a unit.
+    #[inline(always)]
+    pub fn apply(self, x: f32) -> f32 {
+        let scaled = x * self.first * self.second;
+        let whole = (scaled + ROUNDER) - ROUNDER;
+        let whole = if whole > GRID_LIMIT {
+            GRID_LIMIT
+        } else {
+            whole
+        };
+        if whole < -GRID_LIMIT {
+            -GRID_LIMIT
+        } else {
+            whole
+        }
+    }
 }
 
 /// Element of packed operands: f64 for grid integers, f32 for plain FP32.
@@ -170,8 +250,122 @@ where
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
     //! AVX-512 and AVX2 vectors.
-    use super::Vector;
+    use super::{GRID_LIMIT, Grid, ROUNDER, Scalar, Vector};
     use std::arch::x86_64::*;
+
+    /// [`Grid::apply`] on 16 lanes; the product is exact, so the fused addition rounds once like the plain one.
+    #[inline(always)]
+    unsafe fn apply512(x: __m512, grid: Option<Grid>) -> __m512 {
+        let Some(grid) = grid else { return x };
+        // SAFETY: register operations; the caller enabled AVX-512.
+        unsafe {
+            let rounder = _mm512_set1_ps(ROUNDER);
+            let x = _mm512_mul_ps(x, _mm512_set1_ps(grid.first));
+            let x = _mm512_sub_ps(
+                _mm512_fmadd_ps(x, _mm512_set1_ps(grid.second), rounder),
+                rounder,
+            );
+            let x = _mm512_min_ps(x, _mm512_set1_ps(GRID_LIMIT));
+            _mm512_max_ps(x, _mm512_set1_ps(-GRID_LIMIT))
+        }
+    }
+
+    /// [`Grid::apply`] on 8 lanes.
+    #[inline(always)]
+    unsafe fn apply256(x: __m256, grid: Option<Grid>) -> __m256 {
+        let Some(grid) = grid else { return x };
+        // SAFETY: register operations; the caller enabled AVX2 and FMA.
+        unsafe {
+            let rounder = _mm256_set1_ps(ROUNDER);
+            let x = _mm256_mul_ps(x, _mm256_set1_ps(grid.first));
+            let x = _mm256_sub_ps(
+                _mm256_fmadd_ps(x, _mm256_set1_ps(grid.second), rounder),
+                rounder,
+            );
+            let x = _mm256_min_ps(x, _mm256_set1_ps(GRID_LIMIT));
+            _mm256_max_ps(x, _mm256_set1_ps(-GRID_LIMIT))
+        }
+    }
+
+    /// Rows become columns.
+    #[inline(always)]
+    unsafe fn transpose8(r: [__m256; 8]) -> [__m256; 8] {
+        // SAFETY: register operations; the caller enabled AVX.
+        unsafe {
+            let low = |a, b| _mm256_unpacklo_ps(a, b);
+            let high = |a, b| _mm256_unpackhi_ps(a, b);
+            let t = [
+                low(r[0], r[1]),
+                high(r[0], r[1]),
+                low(r[2], r[3]),
+                high(r[2], r[3]),
+                low(r[4], r[5]),
+                high(r[4], r[5]),
+                low(r[6], r[7]),
+                high(r[6], r[7]),
+            ];
+            let first = |a, b| _mm256_shuffle_ps::<0x44>(a, b);
+            let second = |a, b| _mm256_shuffle_ps::<0xee>(a, b);
+            let u = [
+                first(t[0], t[2]),
+                second(t[0], t[2]),
+                first(t[1], t[3]),
+                second(t[1], t[3]),
+                first(t[4], t[6]),
+                second(t[4], t[6]),
+                first(t[5], t[7]),
+                second(t[5], t[7]),
+            ];
+            let lower = |a, b| _mm256_permute2f128_ps::<0x20>(a, b);
+            let upper = |a, b| _mm256_permute2f128_ps::<0x31>(a, b);
+            [
+                lower(u[0], u[4]),
+                lower(u[1], u[5]),
+                lower(u[2], u[6]),
+                lower(u[3], u[7]),
+                upper(u[0], u[4]),
+                upper(u[1], u[5]),
+                upper(u[2], u[6]),
+                upper(u[3], u[7]),
+            ]
+        }
+    }
+
+    /// [`Vector::pack_transposed`] in squares of 8, with `put` storing 8 elements.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn pack_squares<S: Scalar>(
+        src: *const f32,
+        ld: usize,
+        k: usize,
+        columns: usize,
+        dst: *mut S,
+        sb: usize,
+        grid: Option<Grid>,
+        put: impl Fn(*mut S, __m256),
+    ) {
+        let (whole_k, whole_columns) = (k / 8 * 8, columns / 8 * 8);
+        // SAFETY: the caller gives these elements on both sides.
+        unsafe {
+            for j in (0..whole_columns).step_by(8) {
+                for i in (0..whole_k).step_by(8) {
+                    let at = src.add(j * ld + i);
+                    let rows =
+                        std::array::from_fn(|n| apply256(_mm256_loadu_ps(at.add(n * ld)), grid));
+                    for (n, row) in transpose8(rows).into_iter().enumerate() {
+                        put(dst.add((i + n) * sb + j), row);
+                    }
+                }
+            }
+            for j in 0..columns {
+                let first = if j < whole_columns { whole_k } else { 0 };
+                for i in first..k {
+                    let x = *src.add(j * ld + i);
+                    *dst.add(i * sb + j) = S::of(grid.map_or(x, |g| g.apply(x)));
+                }
+            }
+        }
+    }
 
     /// FP32 subnormals of 16 lanes become zero of their sign.
     #[inline(always)]
@@ -231,6 +425,38 @@ pub(crate) mod x86 {
                 }
             }
         }
+        #[inline(always)]
+        unsafe fn pack(src: *const f32, dst: *mut Self::Scalar, n: usize, grid: Option<Grid>) {
+            let mut i = 0;
+            unsafe {
+                while i < n {
+                    let left = n - i;
+                    let mask = if left >= 16 { !0 } else { (1u16 << left) - 1 };
+                    let x = apply512(_mm512_maskz_loadu_ps(mask, src.add(i)), grid);
+                    let low = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+                    let high = _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(x));
+                    _mm512_mask_storeu_pd(dst.add(i), mask as u8, low);
+                    _mm512_mask_storeu_pd(dst.wrapping_add(i + 8), (mask >> 8) as u8, high);
+                    i += 16;
+                }
+            }
+        }
+        #[inline(always)]
+        unsafe fn pack_transposed(
+            src: *const f32,
+            ld: usize,
+            k: usize,
+            columns: usize,
+            dst: *mut Self::Scalar,
+            sb: usize,
+            grid: Option<Grid>,
+        ) {
+            unsafe {
+                pack_squares(src, ld, k, columns, dst, sb, grid, |p, x| {
+                    _mm512_storeu_pd(p, _mm512_cvtps_pd(x))
+                })
+            }
+        }
     }
 
     impl Vector for __m512 {
@@ -261,6 +487,35 @@ pub(crate) mod x86 {
                 } else {
                     _mm512_mask_storeu_ps(p, (1u16 << n) - 1, x);
                 }
+            }
+        }
+        #[inline(always)]
+        unsafe fn pack(src: *const f32, dst: *mut Self::Scalar, n: usize, grid: Option<Grid>) {
+            let mut i = 0;
+            unsafe {
+                while i < n {
+                    let left = n - i;
+                    let mask = if left >= 16 { !0 } else { (1u16 << left) - 1 };
+                    let x = apply512(_mm512_maskz_loadu_ps(mask, src.add(i)), grid);
+                    _mm512_mask_storeu_ps(dst.add(i), mask, x);
+                    i += 16;
+                }
+            }
+        }
+        #[inline(always)]
+        unsafe fn pack_transposed(
+            src: *const f32,
+            ld: usize,
+            k: usize,
+            columns: usize,
+            dst: *mut Self::Scalar,
+            sb: usize,
+            grid: Option<Grid>,
+        ) {
+            unsafe {
+                pack_squares(src, ld, k, columns, dst, sb, grid, |p, x| {
+                    _mm256_storeu_ps(p, x)
+                })
             }
         }
     }
@@ -298,6 +553,43 @@ pub(crate) mod x86 {
                 }
             }
         }
+        #[inline(always)]
+        unsafe fn pack(src: *const f32, dst: *mut Self::Scalar, n: usize, grid: Option<Grid>) {
+            let mut i = 0;
+            unsafe {
+                while i + 8 <= n {
+                    let x = apply256(_mm256_loadu_ps(src.add(i)), grid);
+                    _mm256_storeu_pd(dst.add(i), _mm256_cvtps_pd(_mm256_castps256_ps128(x)));
+                    _mm256_storeu_pd(
+                        dst.add(i + 4),
+                        _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x)),
+                    );
+                    i += 8;
+                }
+                while i < n {
+                    let x = *src.add(i);
+                    *dst.add(i) = Self::Scalar::of(grid.map_or(x, |g| g.apply(x)));
+                    i += 1;
+                }
+            }
+        }
+        #[inline(always)]
+        unsafe fn pack_transposed(
+            src: *const f32,
+            ld: usize,
+            k: usize,
+            columns: usize,
+            dst: *mut Self::Scalar,
+            sb: usize,
+            grid: Option<Grid>,
+        ) {
+            unsafe {
+                pack_squares(src, ld, k, columns, dst, sb, grid, |p, x| {
+                    _mm256_storeu_pd(p, _mm256_cvtps_pd(_mm256_castps256_ps128(x)));
+                    _mm256_storeu_pd(p.add(4), _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x)));
+                })
+            }
+        }
     }
 
     impl Vector for __m256 {
@@ -330,6 +622,37 @@ pub(crate) mod x86 {
                     _mm256_storeu_ps(eight.as_mut_ptr(), x);
                     std::ptr::copy_nonoverlapping(eight.as_ptr(), p, n);
                 }
+            }
+        }
+        #[inline(always)]
+        unsafe fn pack(src: *const f32, dst: *mut Self::Scalar, n: usize, grid: Option<Grid>) {
+            let mut i = 0;
+            unsafe {
+                while i + 8 <= n {
+                    _mm256_storeu_ps(dst.add(i), apply256(_mm256_loadu_ps(src.add(i)), grid));
+                    i += 8;
+                }
+                while i < n {
+                    let x = *src.add(i);
+                    *dst.add(i) = Self::Scalar::of(grid.map_or(x, |g| g.apply(x)));
+                    i += 1;
+                }
+            }
+        }
+        #[inline(always)]
+        unsafe fn pack_transposed(
+            src: *const f32,
+            ld: usize,
+            k: usize,
+            columns: usize,
+            dst: *mut Self::Scalar,
+            sb: usize,
+            grid: Option<Grid>,
+        ) {
+            unsafe {
+                pack_squares(src, ld, k, columns, dst, sb, grid, |p, x| {
+                    _mm256_storeu_ps(p, x)
+                })
             }
         }
     }
