@@ -330,7 +330,10 @@ unsafe fn kernel<V: Vector, const M: usize, const NV: usize>(t: Tile<V::Scalar>)
         let mut acc = [[V::zero(); NV]; M];
         let (mut a, mut b) = (t.a, t.b);
         for _ in 0..t.k {
-            let row: [V; NV] = std::array::from_fn(|j| V::load(b.add(j * V::LANES)));
+            let mut row = [V::zero(); NV];
+            for (j, x) in row.iter_mut().enumerate() {
+                *x = V::load(b.add(j * V::LANES));
+            }
             for (i, sums) in acc.iter_mut().enumerate() {
                 let x = V::splat(a.add(i * t.si));
                 for (sum, &y) in sums.iter_mut().zip(&row) {

@@ -292,49 +292,68 @@ pub(crate) mod x86 {
     unsafe fn transpose8(r: [__m256; 8]) -> [__m256; 8] {
         // SAFETY: register operations; the caller enabled AVX.
         unsafe {
-            let low = |a, b| _mm256_unpacklo_ps(a, b);
-            let high = |a, b| _mm256_unpackhi_ps(a, b);
             let t = [
-                low(r[0], r[1]),
-                high(r[0], r[1]),
-                low(r[2], r[3]),
-                high(r[2], r[3]),
-                low(r[4], r[5]),
-                high(r[4], r[5]),
-                low(r[6], r[7]),
-                high(r[6], r[7]),
+                _mm256_unpacklo_ps(r[0], r[1]),
+                _mm256_unpackhi_ps(r[0], r[1]),
+                _mm256_unpacklo_ps(r[2], r[3]),
+                _mm256_unpackhi_ps(r[2], r[3]),
+                _mm256_unpacklo_ps(r[4], r[5]),
+                _mm256_unpackhi_ps(r[4], r[5]),
+                _mm256_unpacklo_ps(r[6], r[7]),
+                _mm256_unpackhi_ps(r[6], r[7]),
             ];
-            let first = |a, b| _mm256_shuffle_ps::<0x44>(a, b);
-            let second = |a, b| _mm256_shuffle_ps::<0xee>(a, b);
             let u = [
-                first(t[0], t[2]),
-                second(t[0], t[2]),
-                first(t[1], t[3]),
-                second(t[1], t[3]),
-                first(t[4], t[6]),
-                second(t[4], t[6]),
-                first(t[5], t[7]),
-                second(t[5], t[7]),
+                _mm256_shuffle_ps::<0x44>(t[0], t[2]),
+                _mm256_shuffle_ps::<0xee>(t[0], t[2]),
+                _mm256_shuffle_ps::<0x44>(t[1], t[3]),
+                _mm256_shuffle_ps::<0xee>(t[1], t[3]),
+                _mm256_shuffle_ps::<0x44>(t[4], t[6]),
+                _mm256_shuffle_ps::<0xee>(t[4], t[6]),
+                _mm256_shuffle_ps::<0x44>(t[5], t[7]),
+                _mm256_shuffle_ps::<0xee>(t[5], t[7]),
             ];
-            let lower = |a, b| _mm256_permute2f128_ps::<0x20>(a, b);
-            let upper = |a, b| _mm256_permute2f128_ps::<0x31>(a, b);
             [
-                lower(u[0], u[4]),
-                lower(u[1], u[5]),
-                lower(u[2], u[6]),
-                lower(u[3], u[7]),
-                upper(u[0], u[4]),
-                upper(u[1], u[5]),
-                upper(u[2], u[6]),
-                upper(u[3], u[7]),
+                _mm256_permute2f128_ps::<0x20>(u[0], u[4]),
+                _mm256_permute2f128_ps::<0x20>(u[1], u[5]),
+                _mm256_permute2f128_ps::<0x20>(u[2], u[6]),
+                _mm256_permute2f128_ps::<0x20>(u[3], u[7]),
+                _mm256_permute2f128_ps::<0x31>(u[0], u[4]),
+                _mm256_permute2f128_ps::<0x31>(u[1], u[5]),
+                _mm256_permute2f128_ps::<0x31>(u[2], u[6]),
+                _mm256_permute2f128_ps::<0x31>(u[3], u[7]),
             ]
         }
     }
 
-    /// [`Vector::pack_transposed`] in squares of 8, with `put` storing 8 elements.
+    /// Stores 8 elements.
+    trait Put8: Scalar {
+        unsafe fn put8(p: *mut Self, x: __m256);
+    }
+
+    impl Put8 for f64 {
+        #[inline(always)]
+        unsafe fn put8(p: *mut f64, x: __m256) {
+            // SAFETY: the caller gives 8 elements and enabled AVX.
+            unsafe {
+                _mm256_storeu_pd(p, _mm256_cvtps_pd(_mm256_castps256_ps128(x)));
+                _mm256_storeu_pd(p.add(4), _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x)));
+            }
+        }
+    }
+
+    impl Put8 for f32 {
+        #[inline(always)]
+        unsafe fn put8(p: *mut f32, x: __m256) {
+            // SAFETY: as above.
+            unsafe { _mm256_storeu_ps(p, x) }
+        }
+    }
+
+    /// [`Vector::pack_transposed`] in squares of 8. Loops, not closures: a closure around an
+    /// intrinsic is not compiled for the caller's instruction set.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
-    unsafe fn pack_squares<S: Scalar>(
+    unsafe fn pack_squares<S: Put8>(
         src: *const f32,
         ld: usize,
         k: usize,
@@ -342,7 +361,6 @@ pub(crate) mod x86 {
         dst: *mut S,
         sb: usize,
         grid: Option<Grid>,
-        put: impl Fn(*mut S, __m256),
     ) {
         let (whole_k, whole_columns) = (k / 8 * 8, columns / 8 * 8);
         // SAFETY: the caller gives these elements on both sides.
@@ -350,10 +368,13 @@ pub(crate) mod x86 {
             for j in (0..whole_columns).step_by(8) {
                 for i in (0..whole_k).step_by(8) {
                     let at = src.add(j * ld + i);
-                    let rows =
-                        std::array::from_fn(|n| apply256(_mm256_loadu_ps(at.add(n * ld)), grid));
-                    for (n, row) in transpose8(rows).into_iter().enumerate() {
-                        put(dst.add((i + n) * sb + j), row);
+                    let mut rows = [_mm256_setzero_ps(); 8];
+                    for (n, row) in rows.iter_mut().enumerate() {
+                        *row = apply256(_mm256_loadu_ps(at.add(n * ld)), grid);
+                    }
+                    rows = transpose8(rows);
+                    for (n, row) in rows.iter().enumerate() {
+                        S::put8(dst.add((i + n) * sb + j), *row);
                     }
                 }
             }
@@ -451,11 +472,7 @@ pub(crate) mod x86 {
             sb: usize,
             grid: Option<Grid>,
         ) {
-            unsafe {
-                pack_squares(src, ld, k, columns, dst, sb, grid, |p, x| {
-                    _mm512_storeu_pd(p, _mm512_cvtps_pd(x))
-                })
-            }
+            unsafe { pack_squares(src, ld, k, columns, dst, sb, grid) }
         }
     }
 
@@ -512,11 +529,7 @@ pub(crate) mod x86 {
             sb: usize,
             grid: Option<Grid>,
         ) {
-            unsafe {
-                pack_squares(src, ld, k, columns, dst, sb, grid, |p, x| {
-                    _mm256_storeu_ps(p, x)
-                })
-            }
+            unsafe { pack_squares(src, ld, k, columns, dst, sb, grid) }
         }
     }
 
@@ -583,12 +596,7 @@ pub(crate) mod x86 {
             sb: usize,
             grid: Option<Grid>,
         ) {
-            unsafe {
-                pack_squares(src, ld, k, columns, dst, sb, grid, |p, x| {
-                    _mm256_storeu_pd(p, _mm256_cvtps_pd(_mm256_castps256_ps128(x)));
-                    _mm256_storeu_pd(p.add(4), _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x)));
-                })
-            }
+            unsafe { pack_squares(src, ld, k, columns, dst, sb, grid) }
         }
     }
 
@@ -649,11 +657,7 @@ pub(crate) mod x86 {
             sb: usize,
             grid: Option<Grid>,
         ) {
-            unsafe {
-                pack_squares(src, ld, k, columns, dst, sb, grid, |p, x| {
-                    _mm256_storeu_ps(p, x)
-                })
-            }
+            unsafe { pack_squares(src, ld, k, columns, dst, sb, grid) }
         }
     }
 }
