@@ -16,6 +16,7 @@ mod explain;
 mod generate;
 mod output;
 mod plan;
+mod plot;
 mod reference;
 mod sim;
 mod train;
@@ -90,6 +91,8 @@ enum Verb {
     Chat(generate::ChatArgs),
     /// Convert between checkpoints of this program and .neuro files
     Convert(convert::ConvertArgs),
+    /// Draw the validation curves of runs
+    Plot(plot::PlotArgs),
     /// Time a training step of the reference trainer
     Bench(bench::BenchArgs),
     /// Check a model and show its resolved settings, its size and its vocabulary budget
@@ -112,6 +115,7 @@ fn run(verb: Verb, out: &Output) -> Result<Exit, Problems> {
         Verb::Generate(args) => generate::run(args, out),
         Verb::Chat(args) => generate::chat(args, out),
         Verb::Convert(args) => convert::run(args, out),
+        Verb::Plot(args) => plot::run(args, out),
         Verb::Bench(args) => bench::run(args, out),
         Verb::Bitnet(args) => bitnet::run(args, out),
         Verb::Explain(args) => explain::run(args, out),

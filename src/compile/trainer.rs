@@ -94,17 +94,19 @@ fn build_id(plan: &Plan) -> u32 {
 pub fn compile(plan: &Plan, description: &str, resolved: &str) -> Result<Core, CompileError> {
     let map = registers(plan, build_id(plan));
     let (file, constants) = hardware_registers(&map)?;
+    let style = |kind: MemoryKind| match kind {
+        MemoryKind::Ultra => MemStyle::Ultra,
+        MemoryKind::Distributed => MemStyle::Distributed,
+        MemoryKind::Block => MemStyle::Block,
+    };
     let design = build_machine(&MachineSpec {
         model: &plan.model,
         shape: &plan.shape,
         program: &plan.program,
         tensor_bases: plan.tensor_bases(),
         position: plan.position_banks(),
-        moment_style: match plan.moment_kind {
-            MemoryKind::Ultra => MemStyle::Ultra,
-            MemoryKind::Distributed => MemStyle::Distributed,
-            MemoryKind::Block => MemStyle::Block,
-        },
+        position_style: style(plan.position_kind),
+        moment_style: style(plan.moment_kind),
         registers: &file,
         register_constants: &constants,
     })?;

@@ -311,6 +311,6 @@ fn a_large_array_elaborates_and_prints_fast() {
         text[0].1.len()
     );
     assert!(text[0].1.contains("nf_cell u_r44_c44 ("));
-    // Unoptimised and on a busy machine; measured 0.3 s alone.
-    assert!(seconds < 20.0, "{seconds} s");
+    // Generous for a busy machine: 0.7 s of processor time at opt-level 1.
+    assert!(seconds < 60.0, "{seconds} s");
 }

@@ -3,7 +3,7 @@
 //!
 //! The same code with f32 elements and no grid is the FP32 product of `compute = fp32`.
 
-use super::simd::{Level, Plain, Scalar, Vector};
+use super::simd::{Grid, Level, Plain, Scalar, Vector};
 use crate::config::model::Compute;
 use crate::num::block::product_scale;
 
@@ -80,19 +80,15 @@ pub(crate) struct Scratch {
 struct Packed<S> {
     a: Vec<S>,
     b: Vec<S>,
-    row: Vec<f32>,
 }
 
 impl<S: Scalar> Packed<S> {
-    fn reserve(&mut self, a: usize, b: usize, row: usize) {
+    fn reserve(&mut self, a: usize, b: usize) {
         if self.a.len() < a {
             self.a.resize(a, S::default());
         }
         if self.b.len() < b {
             self.b.resize(b, S::default());
-        }
-        if self.row.len() < row {
-            self.row.resize(row, 0.0);
         }
     }
 }
@@ -152,82 +148,21 @@ pub(crate) unsafe fn multiply(level: Level, compute: Compute, p: Product, scratc
     }
 }
 
-/// Rounds a row onto its grid. `2^(143 - emax)` may exceed FP32's range, so it comes in two factors.
-#[derive(Clone, Copy)]
-struct Grid {
-    first: f32,
-    second: f32,
-}
-
-/// Adding and subtracting it rounds to an integer, ties to even (|x| < 2^22).
-const ROUNDER: f32 = 12_582_912.0;
-
-impl Grid {
-    fn new(emax: u32) -> Self {
-        if emax == 0 {
-            return Self {
-                first: 0.0,
-                second: 0.0,
-            };
-        }
-        let exponent = 143 - emax as i32;
-        let first = exponent.clamp(-100, 100);
-        let power = |e: i32| f32::from_bits(((e + 127) as u32) << 23);
-        Self {
-            first: power(first),
-            second: power(exponent - first),
-        }
-    }
-
-    /// The grid value of `x`, as a float. Scaling down may round only values far below half a unit.
-    #[inline(always)]
-    fn apply(self, x: f32) -> f32 {
-        let scaled = x * self.first * self.second;
-        let whole = (scaled + ROUNDER) - ROUNDER;
-        let whole = if whole > 131_071.0 { 131_071.0 } else { whole };
-        if whole < -131_071.0 {
-            -131_071.0
-        } else {
-            whole
-        }
-    }
-}
-
-/// Packs `n` consecutive elements.
-#[inline(always)]
-unsafe fn pack_row<S: Scalar, const GRID: bool>(
-    src: *const f32,
-    dst: *mut S,
-    n: usize,
-    grid: Grid,
-) {
-    for i in 0..n {
-        // SAFETY: the caller's.
-        unsafe {
-            let x = *src.add(i);
-            *dst.add(i) = S::of(if GRID { grid.apply(x) } else { x });
-        }
-    }
-}
-
 /// The whole product of one thread: A packed once, B panel by panel.
 #[inline(always)]
 unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
     p: Product,
     s: &mut Packed<V::Scalar>,
 ) {
-    let (ga, gb) = (Grid::new(p.a.emax), Grid::new(p.b.emax));
+    let grid = |emax| GRID.then(|| Grid::new(emax));
+    let (ga, gb) = (grid(p.a.emax), grid(p.b.emax));
     let scale = if GRID {
         product_scale(p.a.emax, p.b.emax)
     } else {
         1.0
     };
     let width = 3 * V::LANES;
-    s.reserve(
-        p.blocks.len() * BLOCK_ROWS * p.k + PAD,
-        p.k * width + PAD,
-        p.k + PAD,
-    );
+    s.reserve(p.blocks.len() * BLOCK_ROWS * p.k + PAD, p.k * width + PAD);
     // SAFETY: offsets stay inside the operands (caller) and inside the scratch sizes just reserved.
     unsafe {
         for (index, &(i0, i1)) in p.blocks.iter().enumerate() {
@@ -236,17 +171,17 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
             if p.a.cs == 1 {
                 for i in i0..i1 {
                     let src = p.a.data.add(i * p.a.rs + k0);
-                    pack_row::<V::Scalar, GRID>(src, dst.add((i - i0) * p.k + k0), k1 - k0, ga);
+                    V::pack(src, dst.add((i - i0) * p.k + k0), k1 - k0, ga);
                 }
             } else if i1 - i0 == BLOCK_ROWS {
                 for k in k0..k1 {
                     let src = p.a.data.add(i0 + k * p.a.cs);
-                    pack_row::<V::Scalar, GRID>(src, dst.add(k * BLOCK_ROWS), BLOCK_ROWS, ga);
+                    V::pack(src, dst.add(k * BLOCK_ROWS), BLOCK_ROWS, ga);
                 }
             } else {
                 for k in k0..k1 {
                     let src = p.a.data.add(i0 + k * p.a.cs);
-                    pack_row::<V::Scalar, GRID>(src, dst.add(k * BLOCK_ROWS), i1 - i0, ga);
+                    V::pack(src, dst.add(k * BLOCK_ROWS), i1 - i0, ga);
                 }
             }
         }
@@ -260,7 +195,7 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
             let columns = width.min(p.n - j0);
             let vectors = columns.div_ceil(V::LANES);
             let sb = vectors * V::LANES;
-            pack_panel::<V::Scalar, GRID>(&p, j0, columns, sb, gb, s);
+            pack_panel::<V>(&p, j0, columns, sb, gb, s);
             for (index, &(i0, i1)) in p.blocks.iter().enumerate() {
                 if p.triangle == Triangle::LowerC && j0 >= i1 {
                     continue;
@@ -296,39 +231,33 @@ fn inner_range(triangle: Triangle, i0: usize, i1: usize, k: usize) -> (usize, us
 
 /// Packs columns `j0..j0 + columns` of B as k rows of `sb` elements, the rest zero.
 #[inline(always)]
-unsafe fn pack_panel<S: Scalar, const GRID: bool>(
+unsafe fn pack_panel<V: Vector>(
     p: &Product,
     j0: usize,
     columns: usize,
     sb: usize,
-    grid: Grid,
-    s: &mut Packed<S>,
+    grid: Option<Grid>,
+    s: &mut Packed<V::Scalar>,
 ) {
     let dst = s.b.as_mut_ptr();
     // SAFETY: the scratch holds k rows of at least `sb` elements; the source is the caller's.
     unsafe {
         if p.b.cs == 1 {
             for k in 0..p.k {
-                let src = p.b.data.add(k * p.b.rs + j0);
-                let row = dst.add(k * sb);
-                pack_row::<S, GRID>(src, row, columns, grid);
-                for j in columns..sb {
-                    *row.add(j) = S::default();
-                }
+                V::pack(
+                    p.b.data.add(k * p.b.rs + j0),
+                    dst.add(k * sb),
+                    columns,
+                    grid,
+                );
             }
         } else {
-            let row = s.row.as_mut_ptr();
-            for j in 0..columns {
-                let src = p.b.data.add((j0 + j) * p.b.cs);
-                pack_row::<f32, GRID>(src, row, p.k, grid);
-                for k in 0..p.k {
-                    *dst.add(k * sb + j) = S::of(*row.add(k));
-                }
-            }
-            for k in 0..p.k {
-                for j in columns..sb {
-                    *dst.add(k * sb + j) = S::default();
-                }
+            let src = p.b.data.add(j0 * p.b.cs);
+            V::pack_transposed(src, p.b.cs, p.k, columns, dst, sb, grid);
+        }
+        for k in 0..p.k {
+            for j in columns..sb {
+                *dst.add(k * sb + j) = V::Scalar::default();
             }
         }
     }
@@ -401,7 +330,10 @@ unsafe fn kernel<V: Vector, const M: usize, const NV: usize>(t: Tile<V::Scalar>)
         let mut acc = [[V::zero(); NV]; M];
         let (mut a, mut b) = (t.a, t.b);
         for _ in 0..t.k {
-            let row: [V; NV] = std::array::from_fn(|j| V::load(b.add(j * V::LANES)));
+            let mut row = [V::zero(); NV];
+            for (j, x) in row.iter_mut().enumerate() {
+                *x = V::load(b.add(j * V::LANES));
+            }
             for (i, sums) in acc.iter_mut().enumerate() {
                 let x = V::splat(a.add(i * t.si));
                 for (sum, &y) in sums.iter_mut().zip(&row) {

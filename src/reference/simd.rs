@@ -99,6 +99,86 @@ pub(crate) trait Vector: Copy {
     unsafe fn fma(self, a: Self, b: Self) -> Self;
     /// Writes the first `n` elements times `scale` as FP32 under the subnormal rule.
     unsafe fn store(self, scale: f64, p: *mut f32, n: usize);
+
+    /// Packs `n` consecutive elements, brought onto the grid when there is one.
+    #[inline(always)]
+    unsafe fn pack(src: *const f32, dst: *mut Self::Scalar, n: usize, grid: Option<Grid>) {
+        for i in 0..n {
+            // SAFETY: the caller gives `n` valid elements on both sides.
+            unsafe {
+                let x = *src.add(i);
+                *dst.add(i) = Self::Scalar::of(grid.map_or(x, |g| g.apply(x)));
+            }
+        }
+    }
+
+    /// Packs `columns` columns of `k` consecutive elements each, `ld` apart, as `k` rows `sb` apart.
+    #[inline(always)]
+    unsafe fn pack_transposed(
+        src: *const f32,
+        ld: usize,
+        k: usize,
+        columns: usize,
+        dst: *mut Self::Scalar,
+        sb: usize,
+        grid: Option<Grid>,
+    ) {
+        for j in 0..columns {
+            for i in 0..k {
+                // SAFETY: the caller gives these elements on both sides.
+                unsafe {
+                    let x = *src.add(j * ld + i);
+                    *dst.add(i * sb + j) = Self::Scalar::of(grid.map_or(x, |g| g.apply(x)));
+                }
+            }
+        }
+    }
+}
+
+/// Brings values onto a tensor's grid. `2^(143 - emax)` may exceed FP32's range, so it comes in two factors.
+#[derive(Clone, Copy)]
+pub(crate) struct Grid {
+    first: f32,
+    second: f32,
+}
+
+/// Adding and subtracting it rounds to an integer, ties to even (|x| < 2^22).
+const ROUNDER: f32 = 12_582_912.0;
+const GRID_LIMIT: f32 = 131_071.0;
+
+impl Grid {
+    pub fn new(emax: u32) -> Self {
+        if emax == 0 {
+            return Self {
+                first: 0.0,
+                second: 0.0,
+            };
+        }
+        let exponent = 143 - emax as i32;
+        let first = exponent.clamp(-100, 100);
+        let power = |e: i32| f32::from_bits(((e + 127) as u32) << 23);
+        Self {
+            first: power(first),
+            second: power(exponent - first),
+        }
+    }
+
+    /// The grid value of `x`, as a float. Scaling down may round only values far below half a unit.
+    #[inline(always)]
+    pub fn apply(self, x: f32) -> f32 {
+        let scaled = x * self.first * self.second;
+        let whole = (scaled + ROUNDER) - ROUNDER;
+        let whole = if whole > GRID_LIMIT {
+            GRID_LIMIT
+        } else {
+            whole
+        };
+        if whole < -GRID_LIMIT {
+            -GRID_LIMIT
+        } else {
+            whole
+        }
+    }
 }
 
 /// Element of packed operands: f64 for grid integers, f32 for plain FP32.
@@ -168,169 +248,4 @@ where
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod x86 {
-    //! AVX-512 and AVX2 vectors.
-    use super::Vector;
-    use std::arch::x86_64::*;
-
-    /// FP32 subnormals of 16 lanes become zero of their sign.
-    #[inline(always)]
-    pub unsafe fn ftz512(x: __m512) -> __m512 {
-        // SAFETY: register operations; the caller enabled AVX-512.
-        unsafe {
-            let bits = _mm512_castps_si512(x);
-            let normal = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x7f80_0000));
-            let sign = _mm512_and_si512(bits, _mm512_set1_epi32(i32::MIN));
-            _mm512_castsi512_ps(_mm512_mask_mov_epi32(sign, normal, bits))
-        }
-    }
-
-    /// FP32 subnormals of 8 lanes become zero of their sign.
-    #[inline(always)]
-    pub unsafe fn ftz256(x: __m256) -> __m256 {
-        // SAFETY: register operations; the caller enabled AVX2.
-        unsafe {
-            let bits = _mm256_castps_si256(x);
-            let exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7f80_0000));
-            let tiny = _mm256_cmpeq_epi32(exponent, _mm256_setzero_si256());
-            let keep = _mm256_or_si256(
-                _mm256_xor_si256(tiny, _mm256_set1_epi32(-1)),
-                _mm256_set1_epi32(i32::MIN),
-            );
-            _mm256_castsi256_ps(_mm256_and_si256(bits, keep))
-        }
-    }
-
-    impl Vector for __m512d {
-        type Scalar = f64;
-        const LANES: usize = 8;
-        #[inline(always)]
-        unsafe fn zero() -> Self {
-            unsafe { _mm512_setzero_pd() }
-        }
-        #[inline(always)]
-        unsafe fn load(p: *const f64) -> Self {
-            unsafe { _mm512_loadu_pd(p) }
-        }
-        #[inline(always)]
-        unsafe fn splat(p: *const f64) -> Self {
-            unsafe { _mm512_set1_pd(*p) }
-        }
-        #[inline(always)]
-        unsafe fn fma(self, a: Self, b: Self) -> Self {
-            unsafe { _mm512_fmadd_pd(a, b, self) }
-        }
-        #[inline(always)]
-        unsafe fn store(self, scale: f64, p: *mut f32, n: usize) {
-            unsafe {
-                let x = ftz256(_mm512_cvtpd_ps(_mm512_mul_pd(self, _mm512_set1_pd(scale))));
-                if n >= 8 {
-                    _mm256_storeu_ps(p, x);
-                } else {
-                    _mm256_mask_storeu_ps(p, (1u8 << n) - 1, x);
-                }
-            }
-        }
-    }
-
-    impl Vector for __m512 {
-        type Scalar = f32;
-        const LANES: usize = 16;
-        #[inline(always)]
-        unsafe fn zero() -> Self {
-            unsafe { _mm512_setzero_ps() }
-        }
-        #[inline(always)]
-        unsafe fn load(p: *const f32) -> Self {
-            unsafe { _mm512_loadu_ps(p) }
-        }
-        #[inline(always)]
-        unsafe fn splat(p: *const f32) -> Self {
-            unsafe { _mm512_set1_ps(*p) }
-        }
-        #[inline(always)]
-        unsafe fn fma(self, a: Self, b: Self) -> Self {
-            unsafe { _mm512_fmadd_ps(a, b, self) }
-        }
-        #[inline(always)]
-        unsafe fn store(self, _scale: f64, p: *mut f32, n: usize) {
-            unsafe {
-                let x = ftz512(self);
-                if n >= 16 {
-                    _mm512_storeu_ps(p, x);
-                } else {
-                    _mm512_mask_storeu_ps(p, (1u16 << n) - 1, x);
-                }
-            }
-        }
-    }
-
-    impl Vector for __m256d {
-        type Scalar = f64;
-        const LANES: usize = 4;
-        #[inline(always)]
-        unsafe fn zero() -> Self {
-            unsafe { _mm256_setzero_pd() }
-        }
-        #[inline(always)]
-        unsafe fn load(p: *const f64) -> Self {
-            unsafe { _mm256_loadu_pd(p) }
-        }
-        #[inline(always)]
-        unsafe fn splat(p: *const f64) -> Self {
-            unsafe { _mm256_broadcast_sd(&*p) }
-        }
-        #[inline(always)]
-        unsafe fn fma(self, a: Self, b: Self) -> Self {
-            unsafe { _mm256_fmadd_pd(a, b, self) }
-        }
-        #[inline(always)]
-        unsafe fn store(self, scale: f64, p: *mut f32, n: usize) {
-            unsafe {
-                let x = _mm256_cvtpd_ps(_mm256_mul_pd(self, _mm256_set1_pd(scale)));
-                let x = _mm256_castps256_ps128(ftz256(_mm256_castps128_ps256(x)));
-                if n >= 4 {
-                    _mm_storeu_ps(p, x);
-                } else {
-                    let mut four = [0f32; 4];
-                    _mm_storeu_ps(four.as_mut_ptr(), x);
-                    std::ptr::copy_nonoverlapping(four.as_ptr(), p, n);
-                }
-            }
-        }
-    }
-
-    impl Vector for __m256 {
-        type Scalar = f32;
-        const LANES: usize = 8;
-        #[inline(always)]
-        unsafe fn zero() -> Self {
-            unsafe { _mm256_setzero_ps() }
-        }
-        #[inline(always)]
-        unsafe fn load(p: *const f32) -> Self {
-            unsafe { _mm256_loadu_ps(p) }
-        }
-        #[inline(always)]
-        unsafe fn splat(p: *const f32) -> Self {
-            unsafe { _mm256_broadcast_ss(&*p) }
-        }
-        #[inline(always)]
-        unsafe fn fma(self, a: Self, b: Self) -> Self {
-            unsafe { _mm256_fmadd_ps(a, b, self) }
-        }
-        #[inline(always)]
-        unsafe fn store(self, _scale: f64, p: *mut f32, n: usize) {
-            unsafe {
-                let x = ftz256(self);
-                if n >= 8 {
-                    _mm256_storeu_ps(p, x);
-                } else {
-                    let mut eight = [0f32; 8];
-                    _mm256_storeu_ps(eight.as_mut_ptr(), x);
-                    std::ptr::copy_nonoverlapping(eight.as_ptr(), p, n);
-                }
-            }
-        }
-    }
-}
+pub(crate) mod x86;

@@ -37,6 +37,8 @@ pub struct Problem {
     pub lives: Vec<Life>,
     /// Buffers that must lie in another group.
     pub apart: Vec<Vec<usize>>,
+    /// Buffers that had better lie in another group: cycles for which two engines want the same port otherwise.
+    pub clash: Vec<Vec<(usize, u64)>>,
 }
 
 impl Problem {
@@ -73,6 +75,17 @@ impl Problem {
             words: program.buffers.iter().map(|b| b.words).collect(),
             lives,
             apart,
+            clash: vec![vec![]; n],
+        }
+    }
+
+    /// Notes how long two engines would use the ports of two buffers at the same time.
+    pub fn set_clashes(&mut self, pairs: &std::collections::BTreeMap<(usize, usize), u64>) {
+        for (&(a, b), &cycles) in pairs {
+            self.clash[a].push((b, cycles));
+            if a != b {
+                self.clash[b].push((a, cycles));
+            }
         }
     }
 
@@ -94,8 +107,15 @@ impl Problem {
             .unwrap_or(0)
     }
 
-    /// Lowest base for buffer `n` in group `g` among the buffers placed so far.
-    fn lowest(&self, n: usize, g: usize, placed: &[Option<(usize, usize)>]) -> Option<usize> {
+    /// The tightest gap for buffer `n` in group `g` of `depth` words among the buffers placed so far: its base and
+    /// the words left over in the gap.
+    fn gap(
+        &self,
+        n: usize,
+        g: usize,
+        depth: usize,
+        placed: &[Option<(usize, usize)>],
+    ) -> Option<(usize, usize)> {
         if self.apart[n]
             .iter()
             .any(|&m| placed[m].is_some_and(|p| p.0 == g))
@@ -110,67 +130,91 @@ impl Problem {
             .map(|(m, base)| (base, base + self.words[m]))
             .collect();
         busy.sort_unstable();
-        let mut base = 0;
-        for (from, to) in busy {
-            if base + self.words[n] <= from {
-                break;
+        busy.push((depth, depth));
+        let mut best: Option<(usize, usize)> = None;
+        let mut from = 0;
+        for (start, end) in busy {
+            if from + self.words[n] <= start {
+                let left = start - from - self.words[n];
+                if best.is_none_or(|b| left < b.1) {
+                    best = Some((from, left));
+                }
             }
-            base = base.max(to);
+            from = from.max(end);
         }
-        Some(base)
+        best
     }
 
-    /// Places all buffers into groups of at most `depth` words, in the order `order`; `None` when one does not fit.
-    fn place(&self, order: &[usize], depth: &[usize], rng: &mut Random) -> Option<Placement> {
+    /// Places all buffers into groups of at most `depth` words, in the order `order`; else the buffer that had no room.
+    fn place(
+        &self,
+        order: &[usize],
+        depth: &[usize],
+        weight: f64,
+        rng: &mut Random,
+    ) -> Result<Placement, usize> {
         let mut placed = vec![None; self.words.len()];
         let mut used = vec![0usize; depth.len()];
         for &n in order {
-            let mut best: Option<(usize, u64, usize)> = None;
-            for g in 0..depth.len() {
-                let Some(base) = self.lowest(n, g, &placed) else {
-                    continue;
-                };
-                let end = base + self.words[n];
-                if end > depth[g] {
-                    continue;
-                }
-                // Least growth; among equals any group, so that restarts differ.
-                let growth = end.saturating_sub(used[g]);
-                let key = (growth, rng.below(1 << 16), g);
-                if best.is_none_or(|b| (key.0, key.1) < (b.0, b.1)) {
-                    best = Some(key);
-                    placed[n] = Some((g, base));
+            let mut clash = vec![0u64; depth.len()];
+            for &(m, cycles) in &self.clash[n] {
+                if let Some((g, _)) = placed[m] {
+                    clash[g] += cycles;
                 }
             }
-            let (_, _, g) = best?;
-            used[g] = used[g].max(placed[n]?.1 + self.words[n]);
+            let mut best: Option<(u64, u64, usize, usize)> = None;
+            for g in 0..depth.len() {
+                let Some((base, left)) = self.gap(n, g, depth[g], &placed) else {
+                    continue;
+                };
+                // The tightest gap where engines meet least, now and then another one, so that attempts differ.
+                let left = if rng.below(8) == 0 { 0 } else { left };
+                let cost = left as u64 + (clash[g] as f64 * weight) as u64;
+                let key = (cost, rng.below(1 << 16), g, base);
+                if best.is_none_or(|b| key < b) {
+                    best = Some(key);
+                }
+            }
+            let (_, _, g, base) = best.ok_or(n)?;
+            placed[n] = Some((g, base));
+            used[g] = used[g].max(base + self.words[n]);
         }
-        let places: Vec<(usize, usize)> = placed.into_iter().collect::<Option<_>>()?;
-        Some(Placement {
+        let places: Vec<(usize, usize)> = placed.into_iter().flatten().collect();
+        Ok(Placement {
             group: places.iter().map(|p| p.0).collect(),
             base: places.iter().map(|p| p.1).collect(),
             used,
         })
     }
 
-    /// Up to `tries` placements into groups of at most `depth` words each.
-    pub fn placements(&self, depth: &[usize], tries: usize) -> Vec<Placement> {
-        let n = self.words.len();
+    /// Up to `wanted` placements into groups of at most `depth` words each, within `attempts`. A buffer that finds no
+    /// room moves forward in the order of the next attempt.
+    pub fn placements(&self, depth: &[usize], wanted: usize, attempts: usize) -> Vec<Placement> {
         let mut rng = Random(0x9e37_79b9_7f4a_7c15);
-        let length = |n: usize| self.lives[n].last - self.lives[n].first;
+        let area = |n: usize| {
+            let length = self.lives[n].last - self.lives[n].first + 1;
+            self.words[n] as f64 * (length as f64).sqrt()
+        };
+        let mut order: Vec<usize> = (0..self.words.len()).collect();
+        order.sort_by(|&a, &b| area(b).total_cmp(&area(a)));
         let mut found = vec![];
-        for attempt in 0..tries {
-            let mut order: Vec<usize> = (0..n).collect();
-            // Large and long-lived first, disturbed more and more.
-            let noise = attempt as f64 / tries as f64;
-            let key: Vec<f64> = (0..n)
-                .map(|n| {
-                    let area = (self.words[n] as f64) * (length(n) as f64 + 1.0).powf(0.5);
-                    area * (1.0 + noise * (rng.below(1 << 16) as f64 / 32768.0 - 1.0))
-                })
-                .collect();
-            order.sort_by(|&a, &b| key[b].total_cmp(&key[a]));
-            found.extend(self.place(&order, depth, &mut rng));
+        for _ in 0..attempts {
+            // From packing alone to keeping the engines apart at any price.
+            let weight = [0.0, 0.05, 0.3, 2.0][rng.below(4) as usize];
+            match self.place(&order, depth, weight, &mut rng) {
+                Ok(placement) => {
+                    found.push(placement);
+                    if found.len() == wanted {
+                        break;
+                    }
+                }
+                Err(n) => {
+                    let at = order.iter().position(|&m| m == n).unwrap_or(0);
+                    let to = rng.below(at as u64 / 2 + 1) as usize;
+                    order.remove(at);
+                    order.insert(to, n);
+                }
+            }
         }
         found
     }

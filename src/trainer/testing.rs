@@ -30,6 +30,20 @@ pub fn tiny_model() -> ModelConfig {
     }
 }
 
+/// Real text at a size that simulates quickly.
+pub fn small_model() -> ModelConfig {
+    ModelConfig {
+        name: "small".into(),
+        vocab: 256,
+        seq_len: 32,
+        embed_dim: 32,
+        heads: 2,
+        ff_dim: 64,
+        layers: 2,
+        ..paper_model()
+    }
+}
+
 /// The 334K shape at 7 bytes per matrix parameter.
 pub fn paper_model() -> ModelConfig {
     ModelConfig {

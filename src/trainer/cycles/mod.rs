@@ -19,6 +19,8 @@ pub struct Timeline {
     pub start: [Vec<u64>; 3],
     pub ready: [Vec<u64>; 3],
     pub retire: [Vec<u64>; 3],
+    /// Cycles that the instruction keeps its engine's issue stage (Adam: its lanes) busy.
+    pub busy: [Vec<u64>; 3],
     /// Last retirement.
     pub total: u64,
 }
@@ -58,18 +60,20 @@ pub fn simulate(program: &Program, costs: &Costs) -> Option<Timeline> {
                         start = start.max(t.retire[f][w - 1] + costs.retire_to_start);
                     }
                 }
-                let (ready, retire) = match instr {
+                let (ready, retire, busy) = match instr {
                     // A tile may be handed over while another runs; it waits in the unit.
                     Instr::Adam(i) => {
+                        let steps = costs.adam_steps(i);
                         let begin = costs.adam_begin(i, (start + 2).max(adam_free));
-                        adam_free = begin + costs.adam_steps(i);
-                        (begin, adam_free + costs.adam_latency())
+                        adam_free = begin + steps;
+                        (begin, adam_free + costs.adam_latency(), steps)
                     }
                     _ => {
                         let (ready, retire) = costs.of(instr);
-                        (start + ready, start + retire)
+                        (start + ready, start + retire, ready)
                     }
                 };
+                t.busy[e].push(busy);
                 let retire = match n {
                     0 => retire,
                     _ => retire.max(t.retire[e][n - 1] + 1),
@@ -112,7 +116,7 @@ impl Timeline {
                 });
                 let entry = &mut list[at];
                 entry.instructions += 1;
-                entry.busy += self.ready[e][n] - self.start[e][n];
+                entry.busy += self.busy[e][n];
                 entry.waiting += self.start[e][n].saturating_sub(free);
                 free = self.ready[e][n];
             }

@@ -5,17 +5,22 @@ use crate::config::model::*;
 use crate::reference::{State, Trainer};
 use crate::trainer::alloc::{Problem, apply};
 use crate::trainer::layout::constant_table;
-use crate::trainer::program::generate;
+use crate::trainer::program::{Choices, generate};
 use crate::trainer::testing::*;
 use crate::trainer::waits;
 
 /// A program on a B x B array with `groups` activation groups, placed by the first placement found.
-fn build(model: &ModelConfig, b: usize, groups: usize) -> (Shape, WeightLayout, Program) {
+fn build(
+    model: &ModelConfig,
+    b: usize,
+    groups: usize,
+    choices: Choices,
+) -> (Shape, WeightLayout, Program) {
     let weights = WeightLayout::new(model, b);
-    let logical = generate(model, &weights);
+    let logical = generate(model, &weights, choices);
     let problem = Problem::new(&logical);
     let depth = vec![problem.peak(); groups];
-    let placement = &problem.placements(&depth, 4)[0];
+    let placement = &problem.placements(&depth, 1, 1000)[0];
     let placed = apply(&logical, placement);
     let shape = Shape {
         b,
@@ -67,7 +72,17 @@ fn first_difference(model: &ModelConfig, got: &TrainerState, want: &TrainerState
 
 /// Trains both for `steps` steps.
 fn same(model: &ModelConfig, b: usize, steps: u32, how: impl Fn(u32) -> Interleaving) {
-    let (shape, weights, program) = build(model, b, 6);
+    same_with(model, b, Choices::default(), steps, how);
+}
+
+fn same_with(
+    model: &ModelConfig,
+    b: usize,
+    choices: Choices,
+    steps: u32,
+    how: impl Fn(u32) -> Interleaving,
+) {
+    let (shape, weights, program) = build(model, b, 6, choices);
     waits::check(&shape, &program).unwrap();
     let state = State::init(model);
     let mut machine = Machine::new(model, &shape, &weights, &program).unwrap();
@@ -144,11 +159,11 @@ fn formats_and_optimisers_equal_the_reference() {
 
 #[test]
 fn waits_suffice_in_any_interleaving() {
-    for seed in 0..40u64 {
+    for seed in 0..12u64 {
         let b = [4, 8, 11, 16][seed as usize % 4];
         same(&odd_model(), b, 1, |_| Interleaving::Random(seed));
     }
-    for seed in 0..200 {
+    for seed in 0..60 {
         same(&tiny_model(), 4, 1, |_| Interleaving::Random(seed));
     }
 }
@@ -157,7 +172,7 @@ fn waits_suffice_in_any_interleaving() {
 #[test]
 fn missing_waits_are_noticed() {
     let model = tiny_model();
-    let (shape, weights, program) = build(&model, 4, 6);
+    let (shape, weights, program) = build(&model, 4, 6, Choices::default());
     let state = TrainerState::from_reference(&model, &State::init(&model));
     let w: Vec<usize> = window(&model, 0).iter().map(|&t| t as usize).collect();
     let run = |program: &Program, how| {
@@ -190,7 +205,7 @@ fn missing_waits_are_noticed() {
 #[test]
 fn debug_hook_shows_a_tile() {
     let model = tiny_model();
-    let (shape, weights, program) = build(&model, 4, 6);
+    let (shape, weights, program) = build(&model, 4, 6, Choices::default());
     let mut machine = Machine::new(&model, &shape, &weights, &program).unwrap();
     machine.load(&TrainerState::from_reference(&model, &State::init(&model)));
     let w: Vec<usize> = window(&model, 0).iter().map(|&t| t as usize).collect();
@@ -209,4 +224,20 @@ fn debug_hook_shows_a_tile() {
     }
     let beyond = machine.run_until(&w[..model.seq_len], &w[1..], Engine::Adam, 1 << 20);
     assert!(beyond.is_err());
+}
+
+#[test]
+fn every_choice_of_the_planner_equals_the_reference() {
+    for encode_again in [false, true] {
+        for (hold, adam_banks) in [(0, 11), (1, 2), (2, 11), (3, 50)] {
+            let choices = Choices {
+                encode_again,
+                hold,
+                adam_banks,
+            };
+            for (model, b) in [(odd_model(), 11), (tiny_model(), 4)] {
+                same_with(&model, b, choices, 1, |_| Interleaving::Random(5));
+            }
+        }
+    }
 }

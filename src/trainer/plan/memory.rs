@@ -80,6 +80,18 @@ pub fn block_halves(depth: usize, width: usize, ports: MemoryPorts) -> usize {
     }
 }
 
+/// Widths of the memories that a weight bank of `width` bits is split into, lowest bits first: two columns where
+/// they take fewer blocks than one (24 bits as 18 + 6), else one.
+pub fn weight_columns(depth: usize, width: usize) -> Vec<usize> {
+    let cost = |w: usize| block_halves(depth, w, MemoryPorts::True);
+    let whole = cost(width);
+    let low = (1..width).min_by_key(|&w| (cost(w) + cost(width - w), w));
+    match low {
+        Some(w) if cost(w) + cost(width - w) < whole => vec![w, width - w],
+        _ => vec![width],
+    }
+}
+
 /// UltraRAMs of one bank.
 pub fn ultra_blocks(depth: usize, width: usize) -> usize {
     tiles(depth, width, (4096, 72))
@@ -140,6 +152,12 @@ mod tests {
         assert_eq!(block_halves(7612, 24, True), 12);
         // BF16 moments side by side, four banks' worth.
         assert_eq!(block_halves(30448, 32, Simple), 60);
+        // In two columns half a block less.
+        let columns = weight_columns(7612, 24);
+        assert_eq!(columns, [6, 18]);
+        let halves = columns.iter().map(|&w| block_halves(7612, w, True));
+        assert_eq!(halves.sum::<usize>(), 11);
+        assert_eq!(weight_columns(7612, 16), [16]);
         assert_eq!(block_halves(512, 32, Simple), 1);
         assert_eq!(block_halves(512, 32, True), 2);
         assert_eq!(block_halves(513, 32, Simple), 2);

@@ -7,7 +7,7 @@ mod nearest;
 mod resources;
 mod search;
 
-pub use memory::{MemoryKind, MemoryLine, MemoryPorts};
+pub use memory::{MemoryKind, MemoryLine, MemoryPorts, weight_columns};
 pub use nearest::nearest;
 pub use resources::{ModuleCost, Resources};
 
@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::cycles::{Costs, OperatorCycles, Timeline, simulate};
 use super::isa::{Engine, Program, Shape};
 use super::layout::{WeightLayout, constant_table, position_banks};
-use super::program::{Instr, Logical};
+use super::program::{Choices, Instr, Logical};
 use crate::config::model::{Compute, ModelConfig, MomentFormat};
 use crate::num::block::MAX_K;
 
@@ -65,12 +65,23 @@ pub struct Plan {
     /// Where every logical buffer lies and when it lives.
     pub buffers: Vec<BufferPlace>,
     pub memories: Vec<MemoryLine>,
-    /// Memory of the moments.
+    /// Memory of the moments: Block or Ultra.
     pub moment_kind: MemoryKind,
+    /// Memory of the position code: Block or Distributed.
+    pub position_kind: MemoryKind,
+    /// Cycles traded for memory.
+    pub choices: Choices,
     pub modules: Vec<ModuleCost>,
     pub used: Resources,
     pub shortfall: Vec<Shortfall>,
     pub timeline: Timeline,
+}
+
+/// Kinds of the memories that have a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kinds {
+    moments: MemoryKind,
+    position: MemoryKind,
 }
 
 /// A logical buffer: its place, and its first and last use as instruction numbers of the global order.
@@ -169,9 +180,7 @@ impl Plan {
         let pair =
             |used: f64, available: f64| serde_json::json!({"used": used, "available": available});
         let engines = |e: usize| {
-            let busy: u64 = (0..self.timeline.start[e].len())
-                .map(|n| self.timeline.ready[e][n] - self.timeline.start[e][n])
-                .sum();
+            let busy: u64 = self.timeline.busy[e].iter().sum();
             serde_json::json!({"instructions": self.timeline.start[e].len(), "busy_cycles": busy})
         };
         serde_json::json!({
@@ -184,6 +193,10 @@ impl Plan {
             "mac_lanes": self.mac_lanes(),
             "adam_lanes": self.shape.adam_lanes,
             "activation_groups": self.shape.group_depth,
+            "moment_memory": self.moment_kind,
+            "position_memory": self.position_kind,
+            "encode_again": self.choices.encode_again,
+            "held_gradients": self.choices.hold,
             "bram36": pair(self.used.bram36, a.bram36),
             "uram": pair(self.used.uram, a.uram),
             "dsp": pair(self.used.dsp, a.dsp),
@@ -279,7 +292,7 @@ fn memories(
     model: &ModelConfig,
     shape: &Shape,
     program: &Program,
-    moment_kind: MemoryKind,
+    kinds: Kinds,
 ) -> Vec<MemoryLine> {
     use MemoryKind::{Block, Distributed};
     use MemoryPorts::{DualRom, Rom, Simple, True};
@@ -288,24 +301,29 @@ fn memories(
     let p = model.matrix_parameters();
     let line = MemoryLine::new;
     let small = |depth: usize| if depth <= 64 { Distributed } else { Block };
-    let mut list = vec![
-        line(
-            "weights",
-            p,
-            (shape.weight_depth, model.weight_format.bits() as usize),
-            b,
-            True,
-            Block,
-        ),
-        line(
-            "moments",
-            p,
-            (shape.weight_depth * (b / g), 2 * moment_bits(model)),
-            g,
-            Simple,
-            moment_kind,
-        ),
-    ];
+    let weight_bits = model.weight_format.bits() as usize;
+    let columns = weight_columns(shape.weight_depth, weight_bits);
+    let single = columns.len() == 1;
+    let mut list: Vec<MemoryLine> = columns
+        .into_iter()
+        .enumerate()
+        .map(|(n, width)| {
+            let name = if single {
+                "weights".to_string()
+            } else {
+                format!("weights, column {n}")
+            };
+            line(&name, p, (shape.weight_depth, width), b, True, Block)
+        })
+        .collect();
+    list.push(line(
+        "moments",
+        p,
+        (shape.weight_depth * (b / g), 2 * moment_bits(model)),
+        g,
+        Simple,
+        kinds.moments,
+    ));
     for (n, &depth) in shape.group_depth.iter().enumerate() {
         list.push(line(
             &format!("activations {n}"),
@@ -323,7 +341,7 @@ fn memories(
             (shape.position_depth, 32),
             b,
             Rom,
-            small(shape.position_depth),
+            kinds.position,
         ),
         line(
             "gradient tiles",
@@ -389,7 +407,7 @@ fn shortfall(used: &Resources, target: &Target) -> Vec<Shortfall> {
 }
 
 /// Sizes that follow from model, array and lanes; groups and exponents come with the placement.
-fn frame(model: &ModelConfig, weights: &WeightLayout, logical: &Logical, g: usize) -> Shape {
+fn frame(model: &ModelConfig, weights: &WeightLayout, scalar_rows: usize, g: usize) -> Shape {
     Shape {
         b: weights.b,
         adam_lanes: g,
@@ -397,7 +415,7 @@ fn frame(model: &ModelConfig, weights: &WeightLayout, logical: &Logical, g: usiz
         position_depth: model.seq_len.div_ceil(weights.b) * model.embed_dim,
         weight_depth: weights.depth,
         layernorm_words: model.layernorm_parameters(),
-        scalar_rows: logical.scalar_rows,
+        scalar_rows,
         mat_exps: 0,
         vec_exps: 0,
         weight_exps: weights.tensors.len(),
@@ -418,3 +436,6 @@ fn operators(logical: &Logical) -> [Vec<&'static str>; 3] {
 fn timeline(shape: &Shape, program: &Program) -> Timeline {
     simulate(program, &Costs::new(shape.b, shape.adam_lanes)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

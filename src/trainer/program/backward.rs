@@ -3,10 +3,40 @@
 //! The order keeps the array busy while the vector unit works: weight-gradient tiles and recomputed products
 //! stand where a LayerNorm or softmax would otherwise be waited for.
 
-use super::build::{Addend, Emitter, Epilogue, Tensor};
+use super::build::{Addend, Emitter, Epilogue, Part, Tensor};
 use super::forward::{Kept, NORM_C1, NORM_C2, SOFTMAX_INV};
 use crate::trainer::isa::*;
 use crate::trainer::layout::{Constant, EMBEDDING, LayerWeight, weight_number};
+
+/// What a layer's backward pass starts from.
+struct Inputs {
+    /// Input and attention output of the layer.
+    x: Tensor,
+    o: Tensor,
+    /// Gradient of the layer's output.
+    dy: Tensor,
+    /// `x'` and `h`.
+    mid: Tensor,
+    hidden: Tensor,
+}
+
+/// What it leaves.
+struct Done {
+    /// Gradient of the layer's input.
+    dx: Tensor,
+    /// `x'` and `h` of the layer below.
+    below: Option<(Tensor, Tensor)>,
+    norm1: NormSums,
+}
+
+/// Operands of the gradients of a LayerNorm's gain and bias.
+struct NormSums {
+    p: Tensor,
+    dn: Tensor,
+    gain: usize,
+    bias: usize,
+    operator: &'static str,
+}
 
 impl Emitter<'_> {
     pub fn backward(&mut self, kept: Kept, e: Tensor) {
@@ -28,12 +58,6 @@ impl Emitter<'_> {
                 ..self.pass(&dz, tt, v)
             });
         }
-        self.operator = "backward.logits";
-        let dx = self.tensor(format!("dx{last}"), t, d);
-        let mut dx = self.with_mat_exp(dx);
-        for tt in 0..self.nt {
-            self.linear_row(&dz, EMBEDDING, Epilogue::default(), &dx, tt);
-        }
         let de = self.tensor("de_out".into(), v, d);
         self.operator = "backward.dembedding";
         for vt in 0..v.div_ceil(self.b) {
@@ -44,15 +68,44 @@ impl Emitter<'_> {
                 self.tile(col, row, t, Epilogue::default(), &de, vt, jt * self.b, nr);
             }
         }
+        self.operator = "backward.logits";
+        let dx = self.tensor(format!("dx{last}"), t, d);
+        let mut dx = self.with_mat_exp(dx);
+        for tt in 0..self.nt {
+            self.linear_row(&dz, EMBEDDING, Epilogue::default(), &dx, tt);
+        }
         let (mut mid, mut hidden) = (kept.mid, kept.hidden);
+        let mut pending = None;
+        let mut encoded_again = false;
+        let mut kept = kept;
         for l in (0..last).rev() {
+            if l <= 1 && self.choices.encode_again && !encoded_again {
+                kept.x[0] = self.encode_again();
+                encoded_again = true;
+            }
             let below = l.checked_sub(1).map(|b| (b, kept.x[b], kept.o[b]));
-            let next;
-            (dx, next) = self.layer_backward(l, kept.x[l], kept.o[l], dx, mid, hidden, below);
-            if let Some(n) = next {
+            let done = self.layer_backward(
+                l,
+                Inputs {
+                    x: kept.x[l],
+                    o: kept.o[l],
+                    dy: dx,
+                    mid,
+                    hidden,
+                },
+                below,
+                pending,
+            );
+            dx = done.dx;
+            pending = Some(done.norm1);
+            if let Some(n) = done.below {
                 (mid, hidden) = n;
             }
         }
+        if let Some(sums) = pending {
+            self.norm_gradients(&sums);
+        }
+        self.drain_to(0);
         self.operator = "backward.dembedding";
         let epilogue = Epilogue {
             scale: None,
@@ -67,21 +120,26 @@ impl Emitter<'_> {
         }
     }
 
-    /// One layer. Returns the gradient of its input and, when there is a layer `below` (number, input, attention
-    /// output), that layer's recomputed `x'` and `h`.
-    #[allow(clippy::too_many_arguments)]
+    /// One layer. With a layer `below` (number, input, attention output) it also computes that layer's `x'` and `h`
+    /// again. `pending` are the column sums of the LayerNorm above, left over to keep the array busy here.
     fn layer_backward(
         &mut self,
         l: usize,
-        x: Tensor,
-        o: Tensor,
-        dy: Tensor,
-        mid: Tensor,
-        hidden: Tensor,
+        inputs: Inputs,
         below: Option<(usize, Tensor, Tensor)>,
-    ) -> (Tensor, Option<(Tensor, Tensor)>) {
+        pending: Option<NormSums>,
+    ) -> Done {
+        let Inputs {
+            x,
+            o,
+            dy,
+            mid,
+            hidden,
+        } = inputs;
         let (t, d, f) = (self.model.seq_len, self.model.embed_dim, self.model.ff_dim);
         let plain = Epilogue::default();
+        let topmost = l + 1 == self.model.layers;
+        self.hold = self.choices.hold.saturating_sub(usize::from(topmost));
         let [wqkv, wo, w1, w2] = [
             LayerWeight::Qkv,
             LayerWeight::Out,
@@ -89,9 +147,6 @@ impl Emitter<'_> {
             LayerWeight::Down,
         ]
         .map(|w| weight_number(l, w));
-
-        self.operator = "recompute.norm1";
-        let n1 = self.norm_again(&x, l, false);
 
         // dh replaces dg, then g replaces h.
         let dh = self.tensor(format!("layer{l}.dh"), t, f);
@@ -111,9 +166,11 @@ impl Emitter<'_> {
             });
             self.gelu(&hidden, &g, tt);
         }
-        self.operator = "recompute.qkv";
-        let qkv = self.qkv(l, &n1, ".again");
-
+        if let Some(sums) = pending {
+            self.norm_gradients(&sums);
+        }
+        self.operator = "backward.dw2";
+        self.weight_gradient(&g, &dy, w2, plain);
         self.operator = "backward.dn2";
         let dn2 = self.tensor(format!("layer{l}.dn2"), t, d);
         let dn2 = self.with_mat_exp(dn2);
@@ -122,19 +179,23 @@ impl Emitter<'_> {
         }
         self.operator = "recompute.norm2";
         let n2 = self.norm_again(&mid, l, true);
-        self.operator = "backward.dw2";
-        self.weight_gradient(&g, &dy, w2, plain);
         self.operator = "backward.norm2";
-        let (p2, dmid) = self.norm_backward(&mid, &dn2, &dy, l, true);
+        let (norm2, dmid) = self.norm_backward(&mid, &dn2, &dy, l, true);
+        self.operator = "backward.dw1";
+        self.weight_gradient(&n2, &dh, w1, plain);
 
+        self.operator = "recompute.norm1";
+        let n1 = self.norm_again(&x, l, false);
+        self.operator = "recompute.qkv";
+        let dqkv = self.tensor(format!("layer{l}.dqkv"), t, 3 * d);
+        let qkv = self.qkv_again(l, &dqkv);
+        self.qkv(l, &n1, &qkv);
+        let dqkv = self.with_mat_exp(dqkv);
         self.operator = "recompute.scores";
         let p0 = self.scores(l, 0, &qkv, ".again");
         self.operator = "recompute.softmax";
-        self.softmax(0, &p0);
-        self.operator = "backward.dw1";
-        self.weight_gradient(&n2, &dh, w1, plain);
-        self.operator = "backward.dnorm2";
-        self.norm_gradients(&p2, &dn2, l, true);
+        self.softmax(&p0);
+        self.norm_gradients(&norm2);
 
         self.operator = "backward.do";
         let scaled = Epilogue {
@@ -148,7 +209,7 @@ impl Emitter<'_> {
         }
         self.operator = "backward.dwo";
         self.weight_gradient(&o, &dmid, wo, scaled);
-        let dqkv = self.attention_backward(l, &qkv, &d_o, p0);
+        self.attention_backward(l, &qkv, &d_o, p0, &dqkv);
 
         self.operator = "recompute.norm1";
         let n1 = self.norm_again(&x, l, false);
@@ -167,14 +228,14 @@ impl Emitter<'_> {
             (b, mid)
         });
         self.operator = "backward.norm1";
-        let (p1, dx) = self.norm_backward(&x, &dn1, &dmid, l, false);
+        let (norm1, dx) = self.norm_backward(&x, &dn1, &dmid, l, false);
         let n2_below = mid_below.map(|(b, mid)| {
             self.operator = "recompute.norm2";
             (b, mid, self.norm_again(&mid, b, true))
         });
         self.operator = "backward.dwqkv";
         self.weight_gradient(&n1, &dqkv, wqkv, plain);
-        let recomputed = n2_below.map(|(b, mid, n2)| {
+        let below = n2_below.map(|(b, mid, n2)| {
             self.operator = "recompute.up";
             let h = self.tensor(format!("layer{b}.h.again"), t, f);
             for tt in 0..self.nt {
@@ -182,9 +243,19 @@ impl Emitter<'_> {
             }
             (mid, h)
         });
-        self.operator = "backward.dnorm1";
-        self.norm_gradients(&p1, &dn1, l, false);
-        (dx, recomputed)
+        Done { dx, below, norm1 }
+    }
+
+    /// Places of the recomputed q, k and v: k and v in the second and third part of `dqkv`.
+    fn qkv_again(&mut self, l: usize, dqkv: &Tensor) -> [Part; 3] {
+        let (t, d) = (self.model.seq_len, self.model.embed_dim);
+        let q = self.tensor(format!("layer{l}.q.again"), t, d);
+        let q = self.with_mat_exp(q);
+        let rest = Tensor {
+            exp: q.exp,
+            ..*dqkv
+        };
+        [(q, 0), (rest, d), (rest, 2 * d)].map(|(tensor, first)| Part { tensor, first })
     }
 
     /// LayerNorm output once more, from stored statistics.
@@ -199,7 +270,7 @@ impl Emitter<'_> {
         n
     }
 
-    /// LayerNorm backward: (`p`, gradient of the input with `res` added).
+    /// LayerNorm backward: operands of its parameters' gradients, and the gradient of the input with `res` added.
     fn norm_backward(
         &mut self,
         x: &Tensor,
@@ -207,9 +278,9 @@ impl Emitter<'_> {
         res: &Tensor,
         l: usize,
         second: bool,
-    ) -> (Tensor, Tensor) {
+    ) -> (NormSums, Tensor) {
         let (t, d) = (self.model.seq_len, self.model.embed_dim);
-        let (gamma, _) = self.gain_and_bias(l, second);
+        let (gamma, bias) = self.gain_and_bias(l, second);
         let n = if second { 2 } else { 1 };
         let p = self.tensor(format!("layer{l}.p.norm{n}"), t, d);
         let p = self.with_vec_exp(p);
@@ -282,13 +353,24 @@ impl Emitter<'_> {
                 ..self.pass(&q, tt, d)
             });
         }
-        (p, dx)
+        let sums = NormSums {
+            p,
+            dn: *dn,
+            gain: gamma,
+            bias,
+            operator: if second {
+                "backward.dnorm2"
+            } else {
+                "backward.dnorm1"
+            },
+        };
+        (sums, dx)
     }
 
-    /// Gradients of gain (column sums of p) and bias (column sums of dn).
-    fn norm_gradients(&mut self, p: &Tensor, dn: &Tensor, l: usize, second: bool) {
-        let (gain, bias) = self.gain_and_bias(l, second);
-        self.layernorm_gradient(p, gain);
-        self.layernorm_gradient(dn, bias);
+    /// Gradients of gain (column sums of p) and bias (column sums of dn), and their updates.
+    fn norm_gradients(&mut self, sums: &NormSums) {
+        self.operator = sums.operator;
+        self.layernorm_gradient(&sums.p, sums.gain);
+        self.layernorm_gradient(&sums.dn, sums.bias);
     }
 }

@@ -1,6 +1,6 @@
 //! The emitter: logical tensors, operands and the product shapes of `docs/machine.md` section 3.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use crate::config::model::ModelConfig;
 use crate::trainer::isa::*;
@@ -70,9 +70,21 @@ pub struct Logical {
     pub scalar_rows: usize,
 }
 
+/// Choices that trade cycles for memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// Encode the tokens once more in the backward pass instead of keeping x0.
+    pub encode_again: bool,
+    /// Weight matrices whose gradient tiles may wait for Adam among the products behind them, while their operands
+    /// stay alive. 0 issues every tile at once; the topmost layer, where most is alive, holds one less.
+    pub hold: usize,
+    /// Weight banks of each Adam lane: a tile of n columns takes `n * adam_banks` cycles.
+    pub adam_banks: usize,
+}
+
 /// Emits one training step of `model` on a B x B array.
-pub fn generate(model: &ModelConfig, weights: &WeightLayout) -> Logical {
-    let mut e = Emitter::new(model, weights);
+pub fn generate(model: &ModelConfig, weights: &WeightLayout, choices: Choices) -> Logical {
+    let mut e = Emitter::new(model, weights, choices);
     e.step();
     e.out
 }
@@ -83,6 +95,13 @@ pub(super) struct Tensor {
     pub buffer: usize,
     pub matrix: Matrix,
     pub exp: Option<ExpId>,
+}
+
+/// Columns of a tensor from `first` on: the q, k or v of all heads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub tensor: Tensor,
+    pub first: usize,
 }
 
 /// One side of the array.
@@ -119,12 +138,29 @@ pub(super) struct Emitter<'a> {
     pub phase: Phase,
     pub operator: &'static str,
     pub out: Logical,
+    pub choices: Choices,
     started: HashSet<ExpId>,
     half: usize,
+    /// Matrices whose gradient tiles may wait at present.
+    pub hold: usize,
+    pending: VecDeque<Pending>,
+    /// Estimated cycles of mat so far, and the cycle until which Adam is busy.
+    mat_clock: usize,
+    adam_clock: usize,
+}
+
+/// A gradient tile that waits for its turn.
+struct Pending {
+    col: Col,
+    row: Row,
+    epilogue: Epilogue,
+    number: usize,
+    at: (usize, usize),
+    operator: &'static str,
 }
 
 impl<'a> Emitter<'a> {
-    fn new(model: &'a ModelConfig, weights: &'a WeightLayout) -> Self {
+    fn new(model: &'a ModelConfig, weights: &'a WeightLayout, choices: Choices) -> Self {
         Self {
             model,
             weights,
@@ -140,8 +176,13 @@ impl<'a> Emitter<'a> {
                 vec_exps: 0,
                 scalar_rows: 0,
             },
+            choices,
             started: HashSet::new(),
             half: 0,
+            hold: 0,
+            pending: VecDeque::new(),
+            mat_clock: 0,
+            adam_clock: 0,
         }
     }
 
@@ -273,6 +314,34 @@ impl<'a> Emitter<'a> {
             dst_first: first,
             ..instr
         }));
+        self.mat_clock += k + nr;
+        // One tile may wait in the second half of the gradient memory.
+        while self.adam_clock <= self.mat_clock && self.issue_pending() {}
+    }
+
+    /// Emits the oldest waiting gradient tile, if there is one.
+    fn issue_pending(&mut self) -> bool {
+        let Some(p) = self.pending.pop_front() else {
+            return false;
+        };
+        let operator = std::mem::replace(&mut self.operator, p.operator);
+        let k = self.model.seq_len;
+        self.gradient_tile(p.col, p.row, k, p.epilogue, p.number, p.at);
+        self.operator = operator;
+        let nr = self.lanes(self.weights.tensors[p.number].cols, p.at.1);
+        self.mat_clock += k + nr;
+        let steps = nr * self.choices.adam_banks;
+        self.adam_clock = self.adam_clock.max(self.mat_clock) + steps;
+        true
+    }
+
+    /// Emits waiting gradient tiles until at most `matrices` matrices have some; operands of the others are free.
+    pub fn drain_to(&mut self, matrices: usize) {
+        let waiting = |e: &Self| {
+            let numbers: HashSet<usize> = e.pending.iter().map(|p| p.number).collect();
+            numbers.len()
+        };
+        while waiting(self) > matrices && self.issue_pending() {}
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -405,26 +474,28 @@ impl<'a> Emitter<'a> {
         dst: &Tensor,
         tt: usize,
     ) {
-        self.linear_row_from(x, number, 0, epi, dst, tt);
+        let cols = self.weights.tensors[number].cols;
+        self.linear_part(x, number, (0, cols), epi, (dst, 0), tt);
     }
 
-    /// The same for the columns of W from `c0` on, as many as `dst` has.
-    pub fn linear_row_from(
+    /// The same for the columns of W from the first number on, as many as the second says; they become the
+    /// columns of the destination from its second part on.
+    pub fn linear_part(
         &mut self,
         x: &Tensor,
         number: usize,
-        c0: usize,
+        (from, cols): (usize, usize),
         epi: Epilogue,
-        dst: &Tensor,
+        (dst, at): (&Tensor, usize),
         tt: usize,
     ) {
-        let (k, cols) = (self.weights.tensors[number].rows, dst.matrix.cols);
+        let k = self.weights.tensors[number].rows;
         for jt in 0..cols.div_ceil(self.b) {
-            let j0 = jt * self.b;
+            let j = jt * self.b;
             let col = self.col(x, Mode::V, tt, 0);
-            let row = self.weight(number, Mode::H, 0, c0 + j0);
+            let row = self.weight(number, Mode::H, 0, from + j);
             let nr = self.lanes(cols, jt);
-            self.tile(col, row, k, epi, dst, tt, j0, nr);
+            self.tile(col, row, k, epi, dst, tt, at + j, nr);
         }
     }
 
@@ -447,15 +518,22 @@ impl<'a> Emitter<'a> {
     }
 
     /// Every tile of `dW = X^T Y` and its update.
-    pub fn weight_gradient(&mut self, x: &Tensor, y: &Tensor, number: usize, epi: Epilogue) {
+    pub fn weight_gradient(&mut self, x: &Tensor, y: &Tensor, number: usize, epilogue: Epilogue) {
         let w = self.weights.tensors[number];
+        self.drain_to(self.hold.saturating_sub(1));
         for it in 0..w.rows.div_ceil(self.b) {
             for jt in 0..w.cols.div_ceil(self.b) {
-                let col = self.col(x, Mode::H, 0, it * self.b);
-                let row = self.row(y, Mode::H, 0, jt * self.b);
-                self.gradient_tile(col, row, self.model.seq_len, epi, number, (it, jt));
+                self.pending.push_back(Pending {
+                    col: self.col(x, Mode::H, 0, it * self.b),
+                    row: self.row(y, Mode::H, 0, jt * self.b),
+                    epilogue,
+                    number,
+                    at: (it, jt),
+                    operator: self.operator,
+                });
             }
         }
+        self.drain_to(self.hold);
     }
 
     /// A vec pass over `n` columns of row tile `tt` of `x`, everything optional off.

@@ -1,15 +1,15 @@
 //! Encode, forward and cross-entropy.
 
-use super::build::{Addend, Emitter, Epilogue, Tensor};
+use super::build::{Addend, Emitter, Epilogue, Part, Tensor};
 use crate::trainer::isa::*;
 use crate::trainer::layout::{Constant, EMBEDDING, LayerWeight, weight_number};
 
-/// Temporaries of the scalar file; softmax rows alternate by head.
+/// Temporaries of the scalar file. The vec engine keeps its own order, so one pair serves all operators.
 pub(super) const SOFTMAX_MAX: usize = 0;
-pub(super) const SOFTMAX_INV: usize = 2;
-pub(super) const SCORE_DOT: usize = 4;
-pub(super) const NORM_C1: usize = 6;
-pub(super) const NORM_C2: usize = 7;
+pub(super) const SOFTMAX_INV: usize = 1;
+pub(super) const SCORE_DOT: usize = 0;
+pub(super) const NORM_C1: usize = 0;
+pub(super) const NORM_C2: usize = 1;
 
 /// What backward needs of the forward pass.
 pub(super) struct Kept {
@@ -32,23 +32,38 @@ impl Emitter<'_> {
     fn encode(&mut self) -> Tensor {
         self.phase = Phase::Encode;
         self.operator = "encode";
-        let (t, d, v) = (self.model.seq_len, self.model.embed_dim, self.model.vocab);
-        let x0 = self.tensor("x0".into(), t, d);
+        let x0 = self.tensor("x0".into(), self.model.seq_len, self.model.embed_dim);
+        for tt in 0..self.nt {
+            self.encode_row(&x0, tt);
+            self.norm_wave(&x0, 0, false, tt, None);
+        }
+        x0
+    }
+
+    /// x0 once more, for backward.
+    pub fn encode_again(&mut self) -> Tensor {
+        self.operator = "recompute.encode";
+        let x0 = self.tensor("x0.again".into(), self.model.seq_len, self.model.embed_dim);
+        for tt in 0..self.nt {
+            self.encode_row(&x0, tt);
+        }
+        x0
+    }
+
+    /// Row tile of `x0 = E[token] + PE`.
+    fn encode_row(&mut self, x0: &Tensor, tt: usize) {
+        let d = self.model.embed_dim;
         let epilogue = Epilogue {
             scale: None,
             add: Some(Addend::Position),
         };
-        for tt in 0..self.nt {
-            for jt in 0..d.div_ceil(self.b) {
-                let j0 = jt * self.b;
-                let col = self.one_hot(Mode::V, tt);
-                let row = self.weight(EMBEDDING, Mode::H, 0, j0);
-                let nr = self.lanes(d, jt);
-                self.tile(col, row, v, epilogue, &x0, tt, j0, nr);
-            }
-            self.norm_statistics(&x0, 0, false, tt);
+        for jt in 0..d.div_ceil(self.b) {
+            let j0 = jt * self.b;
+            let col = self.one_hot(Mode::V, tt);
+            let row = self.weight(EMBEDDING, Mode::H, 0, j0);
+            let nr = self.lanes(d, jt);
+            self.tile(col, row, self.model.vocab, epilogue, x0, tt, j0, nr);
         }
-        x0
     }
 
     fn forward(&mut self) -> Kept {
@@ -67,7 +82,8 @@ impl Emitter<'_> {
                 self.normalise(&x, l, false, tt, &n1);
             }
             self.operator = "forward.qkv";
-            let qkv = self.qkv(l, &n1, "");
+            let qkv = self.qkv_parts(l);
+            self.qkv(l, &n1, &qkv);
             let o = self.attention(l, &qkv);
             kept_o.push(o);
             self.operator = "forward.out";
@@ -77,8 +93,7 @@ impl Emitter<'_> {
             for tt in 0..self.nt {
                 self.attention_out_row(l, &o, &x, &mid, tt);
                 self.operator = "forward.norm2";
-                self.norm_statistics(&mid, l, true, tt);
-                self.normalise(&mid, l, true, tt, &n2);
+                self.norm_wave(&mid, l, true, tt, Some(&n2));
                 self.operator = "forward.out";
             }
             let is_last = l + 1 == layers;
@@ -113,7 +128,7 @@ impl Emitter<'_> {
                 self.linear_row(&g, w2, epilogue, &next, tt);
                 if !is_last {
                     self.operator = "forward.norm1";
-                    self.norm_statistics(&next, l + 1, false, tt);
+                    self.norm_wave(&next, l + 1, false, tt, None);
                 }
             }
             kept_x.push(next);
@@ -128,23 +143,34 @@ impl Emitter<'_> {
         }
     }
 
-    /// `qkv = n1 Wqkv`: one tensor with one exponent, its three parts in buffers of their own because
-    /// products read two of them at once.
-    pub fn qkv(&mut self, l: usize, n1: &Tensor, again: &str) -> [Tensor; 3] {
+    /// Places of q, k and v: one tensor with one exponent, its parts in buffers of their own because products
+    /// read two of them at once.
+    fn qkv_parts(&mut self, l: usize) -> [Part; 3] {
         let (t, d) = (self.model.seq_len, self.model.embed_dim);
-        let q = self.tensor(format!("layer{l}.q{again}"), t, d);
+        let q = self.tensor(format!("layer{l}.q"), t, d);
         let q = self.with_mat_exp(q);
-        let [k, v] = ["k", "v"].map(|part| {
-            let part = self.tensor(format!("layer{l}.{part}{again}"), t, d);
-            Tensor { exp: q.exp, ..part }
-        });
+        ["q", "k", "v"].map(|name| Part {
+            tensor: match name {
+                "q" => q,
+                _ => Tensor {
+                    exp: q.exp,
+                    ..self.tensor(format!("layer{l}.{name}"), t, d)
+                },
+            },
+            first: 0,
+        })
+    }
+
+    /// `qkv = n1 Wqkv` into its parts.
+    pub fn qkv(&mut self, l: usize, n1: &Tensor, parts: &[Part; 3]) {
+        let d = self.model.embed_dim;
         let number = weight_number(l, LayerWeight::Qkv);
         for tt in 0..self.nt {
-            for (n, part) in [q, k, v].iter().enumerate() {
-                self.linear_row_from(n1, number, n * d, Epilogue::default(), part, tt);
+            for (n, part) in parts.iter().enumerate() {
+                let at = (&part.tensor, part.first);
+                self.linear_part(n1, number, (n * d, d), Epilogue::default(), at, tt);
             }
         }
-        [q, k, v]
     }
 
     /// Row tile of `x' = prod(o, Wo) * (1/H) + x`.
@@ -163,27 +189,47 @@ impl Emitter<'_> {
         }
     }
 
-    /// Mean and 1/sqrt(var + eps) of a row tile into the scalar file.
-    fn norm_statistics(&mut self, x: &Tensor, l: usize, second: bool, tt: usize) {
-        let d = self.model.embed_dim;
-        let (mean, rstd) = (
-            self.stat_row(l, second, tt, 0),
-            self.stat_row(l, second, tt, 1),
-        );
+    /// LayerNorm of a tensor whose row tile `tt` has just been emitted. The three passes of neighbouring tiles take
+    /// turns, so that one tile's reduction hides behind another tile's pass. `n` is the output, if wanted here.
+    fn norm_wave(&mut self, x: &Tensor, l: usize, second: bool, tt: usize, n: Option<&Tensor>) {
+        self.norm_mean(x, l, second, tt);
+        if let Some(before) = tt.checked_sub(1) {
+            self.norm_deviation(x, l, second, before);
+        }
+        if let (Some(before), Some(n)) = (tt.checked_sub(2), n) {
+            self.normalise(x, l, second, before, n);
+        }
+        if tt + 1 < self.nt {
+            return;
+        }
+        self.norm_deviation(x, l, second, tt);
+        if let Some(n) = n {
+            for last in tt.saturating_sub(1)..=tt {
+                self.normalise(x, l, second, last, n);
+            }
+        }
+    }
+
+    /// Mean of a row tile into the scalar file.
+    fn norm_mean(&mut self, x: &Tensor, l: usize, second: bool, tt: usize) {
         self.vec(VecInstr {
             reduce: Reduce::Sum8,
             post: Post::Mean,
-            post_row: mean,
-            ..self.pass(x, tt, d)
+            post_row: self.stat_row(l, second, tt, 0),
+            ..self.pass(x, tt, self.model.embed_dim)
         });
+    }
+
+    /// 1/sqrt(var + eps) of a row tile into the scalar file.
+    fn norm_deviation(&mut self, x: &Tensor, l: usize, second: bool, tt: usize) {
         self.vec(VecInstr {
             sub_s0: true,
-            s0: mean,
+            s0: self.stat_row(l, second, tt, 0),
             mul1: Mul1::Square,
             reduce: Reduce::Sum8,
             post: Post::Rstd,
-            post_row: rstd,
-            ..self.pass(x, tt, d)
+            post_row: self.stat_row(l, second, tt, 1),
+            ..self.pass(x, tt, self.model.embed_dim)
         });
     }
 

@@ -9,4 +9,4 @@ mod backward;
 mod build;
 mod forward;
 
-pub use build::{Buffer, Instr, Logical, generate};
+pub use build::{Buffer, Choices, Instr, Logical, generate};

@@ -5,6 +5,7 @@ use super::cell::{OPERAND_BITS, SUM_BITS, mac_cell};
 use super::copies;
 use crate::config::model::WeightFormat;
 use crate::dsl::*;
+use crate::trainer::plan::weight_columns;
 use std::sync::Arc;
 
 /// Cycles from `wa_addr` to the weight at the aligner's input.
@@ -13,6 +14,15 @@ pub const WEIGHT_LATENCY: u32 = 4;
 pub const ROW_LATENCY: u32 = 1;
 /// Cells that share one copy of the row operand and of the mode.
 const ROW_LOADS: usize = 16;
+
+/// One word of columns, lowest bits first.
+fn join<'m>(m: &'m Module, mut columns: Vec<Sig<'m>>) -> Sig<'m> {
+    columns.reverse();
+    match columns[..] {
+        [whole] => whole,
+        _ => m.cat(&columns),
+    }
+}
 
 /// `nf_neuron_core`: row r of the array with bank r of the weights.
 ///
@@ -59,22 +69,35 @@ pub fn neuron_core(
         .collect();
 
     m.section("weight bank");
-    let bank = m.mem(
-        "bank",
-        MemSpec {
-            depth,
-            width: bits,
-            style: MemStyle::Block,
-            output_reg: true,
-            ..MemSpec::default()
-        },
-    );
     let wa_addr_q = m.pipe("wa_addr", wa_addr, 1);
     let wa_en_q = m.pipe("wa_en", wa_en, 1);
+    // Lowest bits first; more than one column where that takes fewer blocks.
+    let columns = weight_columns(weight_depth, bits as usize);
+    let (mut words, mut rdata, mut low) = (vec![], vec![], 0);
+    for (n, &column) in columns.iter().enumerate() {
+        let width = column as u32;
+        let name = match columns.len() {
+            1 => "bank".to_string(),
+            _ => format!("bank{n}"),
+        };
+        let bank = m.mem(
+            &name,
+            MemSpec {
+                depth,
+                width,
+                style: MemStyle::Block,
+                output_reg: true,
+                ..MemSpec::default()
+            },
+        );
+        words.push(bank.read(wa_addr_q, wa_en_q));
+        rdata.push(bank.read(wb_addr, wb_en));
+        bank.write(wb_addr, wb_wdata.slice(low + width - 1, low), wb_en & wb_we);
+        low += width;
+    }
     // A deep bank is several blocks: a register behind the multiplexer between them.
-    let weight = m.pipe("weight", bank.read(wa_addr_q, wa_en_q), 1);
-    let wb_rdata = bank.read(wb_addr, wb_en);
-    bank.write(wb_addr, wb_wdata, wb_en & wb_we);
+    let weight = m.pipe("weight", join(&m, words), 1);
+    let wb_rdata = join(&m, rdata);
 
     m.section("aligned operand");
     let decoded = match 32 - bits {

@@ -46,7 +46,11 @@ pub fn act_bank(depth: u32) -> Result<Arc<ModuleDef>, DslError> {
 }
 
 /// One bank of the position-code ROM, same timing as an activation bank.
-pub fn position_bank(bank: usize, words: &[u32]) -> Result<Arc<ModuleDef>, DslError> {
+pub fn position_bank(
+    bank: usize,
+    words: &[u32],
+    style: MemStyle,
+) -> Result<Arc<ModuleDef>, DslError> {
     let m = Module::new(&format!("nf_position_bank_{bank}"));
     m.doc("One bank of the position code (sine and cosine), FP32.");
     let depth = words.len() as u32;
@@ -57,7 +61,7 @@ pub fn position_bank(bank: usize, words: &[u32]) -> Result<Arc<ModuleDef>, DslEr
         MemSpec {
             depth,
             width: 32,
-            style: style(depth),
+            style,
             init: Some(MemInit::new(
                 &format!("position_{bank}.mem"),
                 32,

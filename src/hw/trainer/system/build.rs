@@ -38,6 +38,8 @@ pub struct MachineSpec<'a> {
     pub tensor_bases: Vec<usize>,
     /// Words of each bank of the position ROM.
     pub position: Vec<Vec<u32>>,
+    /// Memory of the position ROM: block or distributed.
+    pub position_style: MemStyle,
     /// Memory of the moments.
     pub moment_style: MemStyle,
     /// The hardware's registers, and the values of those that never change.
@@ -61,6 +63,7 @@ pub fn build_machine(spec: &MachineSpec<'_>) -> Result<Design, MachineError> {
         adam: encode_adam(&program.adam),
         reach: Reach::of(program),
         position: spec.position.clone(),
+        position_style: spec.position_style,
     };
     let mat = attention_core(&MatConfig {
         shape,
