@@ -4,10 +4,10 @@ NF_TINY_DIR := $(dir $(lastword $(MAKEFILE_LIST)))
 NF_TINY_TOP := nf_trainer
 NF_TINY_PART := xczu9eg-ffvb1156-2-e
 NF_TINY_RTL := $(addprefix $(NF_TINY_DIR), \
-	rtl/nf_act_bank_20.v \
-	rtl/nf_act_bank_260.v \
-	rtl/nf_act_bank_276.v \
-	rtl/nf_act_bank_68.v \
+	rtl/nf_act_bank_292.v \
+	rtl/nf_act_bank_332.v \
+	rtl/nf_act_bank_52.v \
+	rtl/nf_act_bank_84.v \
 	rtl/nf_adam_issue.v \
 	rtl/nf_adam_lane.v \
 	rtl/nf_adam_lane_layernorm.v \

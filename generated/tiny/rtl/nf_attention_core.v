@@ -11,7 +11,7 @@ module nf_attention_core (
     input  wire         rst,
     // instructions
     input  wire         start,
-    input  wire [124:0] instr,
+    input  wire [121:0] instr,
     output wire         ready,
     // exponents of the operands
     output wire [3:0]   row_exp_id,
@@ -20,7 +20,7 @@ module nf_attention_core (
     input  wire [7:0]   col_emax,
     // activations of the col lanes
     output wire         col_en,
-    output wire [2:0]   col_group,
+    output wire [1:0]   col_group,
     output wire [8:0]   col_addr_0,
     output wire [8:0]   col_addr_1,
     output wire [8:0]   col_addr_2,
@@ -40,7 +40,7 @@ module nf_attention_core (
     input  wire [6:0]   tok_h,
     // activations of the row lanes
     output wire         row_en,
-    output wire [2:0]   row_group,
+    output wire [1:0]   row_group,
     output wire [8:0]   row_addr_0,
     output wire [8:0]   row_addr_1,
     output wire [8:0]   row_addr_2,
@@ -81,7 +81,7 @@ module nf_attention_core (
     // destination: all banks of one address
     output wire         dst_en,
     output wire         dst_grad,
-    output wire [2:0]   dst_group,
+    output wire [1:0]   dst_group,
     output wire [8:0]   dst_addr,
     output wire [31:0]  dst_data_0,
     output wire [31:0]  dst_data_1,
@@ -97,11 +97,11 @@ module nf_attention_core (
     output wire         error
 );
 
-    reg [124:0] instr_q;
+    reg [121:0] instr_q;
     reg [8:0] slots_left_q;
     reg first_step_q;
     reg [1:0] col_en_t2_q;
-    reg [5:0] col_group_t2_sr;
+    reg [3:0] col_group_t2_sr;
     reg [6:0] step_number_q;
     reg tok_v_en_t1_q;
     reg tok_tile_t1_q;
@@ -130,7 +130,7 @@ module nf_attention_core (
     reg [17:0] col_2_0_q;
     reg [17:0] col_3_0_q;
     reg [1:0] row_en_t2_q;
-    reg [5:0] row_group_t2_sr;
+    reg [3:0] row_group_t2_sr;
     reg [1:0] weight_en_t2_q;
     reg [4:0] use_weight_t5_sr;
     reg use_weight_to_0_q;
@@ -152,7 +152,7 @@ module nf_attention_core (
     reg [16:0] add_none_t17_sr;
     reg add_en_q;
     reg [53:0] add_from_t18_sr;
-    reg [135:0] add_addr_t17_sr;
+    reg [152:0] add_addr_t17_sr;
     reg [8:0] add_addr_q;
     reg [16:0] row_first_t17_sr;
     reg [19:0] add_rot_t20_sr;
@@ -178,7 +178,7 @@ module nf_attention_core (
     reg [7:0] row_valid_t28_q;
     reg [2:0] row_valid_t31_q;
     reg [30:0] dst_grad_t31_sr;
-    reg [92:0] dst_group_t31_sr;
+    reg [61:0] dst_group_t31_sr;
     reg [269:0] dst_addr_t30_sr;
     reg [8:0] dst_addr_q;
     reg [1:0] row_first_t30_sr;
@@ -260,10 +260,10 @@ module nf_attention_core (
     // issue: k operand steps, then nr - 1 shifts
     wire active = |slots_left_q;
     wire last_slot = slots_left_q == 9'd1;
-    wire [8:0] slots_left_d = start ? {1'b0, instr[83:76]} + ({6'd0, instr[86:84]} - 9'd1) :
+    wire [8:0] slots_left_d = start ? {1'b0, instr[80:73]} + ({6'd0, instr[83:81]} - 9'd1) :
         slots_left_q - 9'd1;
-    wire operand_slot = active & ({6'd0, instr_q[86:84]} <= slots_left_q);
-    wire row_slot = active & (slots_left_q <= {6'd0, instr_q[86:84]});
+    wire operand_slot = active & ({6'd0, instr_q[83:81]} <= slots_left_q);
+    wire row_slot = active & (slots_left_q <= {6'd0, instr_q[83:81]});
     wire keep_t10_sr_and = active & !operand_slot;
 
     always @(posedge clk) begin
@@ -287,21 +287,21 @@ module nf_attention_core (
         if (rst) begin
             col_en_t2_q <= 2'd0;
         end else begin
-            col_en_t2_q <= {col_en_t2_q[0], operand_slot & !instr_q[49]};
+            col_en_t2_q <= {col_en_t2_q[0], operand_slot & !instr_q[48]};
         end
     end
 
     always @(posedge clk) begin
-        col_group_t2_sr <= {col_group_t2_sr[2:0], instr_q[52:50]};
+        col_group_t2_sr <= {col_group_t2_sr[1:0], instr_q[50:49]};
     end
 
     nf_stream_9x4 u_col_stream (
         .clk    (clk),
         .load   (start),
-        .addr   (instr[62:54]),
-        .rot0   ({1'b0, instr[63]}),
-        .pitch  ({1'b0, instr[71:64]}),
-        .h      (instr[53]),
+        .addr   (instr[60:52]),
+        .rot0   ({1'b0, instr[61]}),
+        .pitch  ({1'b0, instr[69:62]}),
+        .h      (instr[51]),
         .step   (operand_slot),
         .rot    (col_stream_rot),
         .addr_0 (col_addr_0),
@@ -315,7 +315,7 @@ module nf_attention_core (
         if (rst) begin
             tok_v_en_t1_q <= 1'b0;
         end else begin
-            tok_v_en_t1_q <= operand_slot & instr_q[49] & !instr_q[53];
+            tok_v_en_t1_q <= operand_slot & instr_q[48] & !instr_q[51];
         end
     end
 
@@ -326,13 +326,13 @@ module nf_attention_core (
     end
 
     always @(posedge clk) begin
-        tok_tile_t1_q <= instr_q[54];
+        tok_tile_t1_q <= instr_q[52];
         step_number_t1_q <= step_number_q;
         step_number_t4_sr <= {step_number_t4_sr[13:0], step_number_t1_q};
         step_number_to_0_q <= step_number_t4_sr[20:14];
-        one_hot_v0_t5_sr <= {one_hot_v0_t5_sr[27:0], instr_q[60:54]};
+        one_hot_v0_t5_sr <= {one_hot_v0_t5_sr[27:0], instr_q[58:52]};
         hot_lane_0_q <= tok_h - one_hot_v0_t5_sr[34:28];
-        one_hot_h_t5_sr <= {one_hot_h_t5_sr[3:0], instr_q[53]};
+        one_hot_h_t5_sr <= {one_hot_h_t5_sr[3:0], instr_q[51]};
         one_hot_h_to_0_q <= one_hot_h_t5_sr[4];
         v_hit_0_q <= tok_lane_0 == step_number_to_0_q;
         hit_0_q <= one_hot_h_to_0_q ? hot_lane_0_q == 7'd0 : v_hit_0_q;
@@ -344,9 +344,9 @@ module nf_attention_core (
         hit_3_q <= one_hot_h_to_0_q ? hot_lane_0_q == 7'd3 : v_hit_3_q;
         col_emax_t5_sr <= {col_emax_t5_sr[31:0], col_emax};
         col_emax_to_0_q <= col_emax_t5_sr[39:32];
-        col_one_hot_t6_sr <= {col_one_hot_t6_sr[4:0], instr_q[49]};
+        col_one_hot_t6_sr <= {col_one_hot_t6_sr[4:0], instr_q[48]};
         col_one_hot_to_0_q <= col_one_hot_t6_sr[5];
-        col_rot_t8_sr <= {col_rot_t8_sr[13:0], col_stream_rot & {2{!instr_q[49]}}};
+        col_rot_t8_sr <= {col_rot_t8_sr[13:0], col_stream_rot & {2{!instr_q[48]}}};
         col_0_0_q <= col_rotate_y_0;
         col_1_0_q <= col_rotate_y_1;
         col_2_0_q <= col_rotate_y_2;
@@ -416,7 +416,7 @@ module nf_attention_core (
     end
 
     always @(posedge clk) begin
-        row_group_t2_sr <= {row_group_t2_sr[2:0], instr_q[28:26]};
+        row_group_t2_sr <= {row_group_t2_sr[1:0], instr_q[27:26]};
         use_weight_t5_sr <= {use_weight_t5_sr[3:0], weight_en_t2_eq};
         use_weight_to_0_q <= use_weight_t5_sr[4];
         row_emax_t5_sr <= {row_emax_t5_sr[31:0], row_emax};
@@ -434,10 +434,10 @@ module nf_attention_core (
     nf_stream_9x4 u_row_stream (
         .clk    (clk),
         .load   (start),
-        .addr   (instr[38:30]),
-        .rot0   ({1'b0, instr[39]}),
-        .pitch  ({4'd0, instr[44:40]}),
-        .h      (instr[29]),
+        .addr   (instr[37:29]),
+        .rot0   ({1'b0, instr[38]}),
+        .pitch  ({4'd0, instr[43:39]}),
+        .h      (instr[28]),
         .step   (operand_slot),
         .rot    (row_stream_rot),
         .addr_0 (row_addr_0),
@@ -635,20 +635,19 @@ module nf_attention_core (
     end
 
     always @(posedge clk) begin
-        add_none_t17_sr <= {add_none_t17_sr[15:0], instr_q[95:94] == 2'd0};
-        add_from_t18_sr <= {add_from_t18_sr[50:0], (instr_q[95:94] == 2'd2) ? 3'd6 : {1'b0,
-            instr_q[97:96]}};
-        add_addr_t17_sr <= {add_addr_t17_sr[127:0], instr_q[105:98]};
-        row_first_t17_sr <= {row_first_t17_sr[15:0], slots_left_q == {6'd0, instr_q[86:84]}};
-        add_rot_t20_sr <= {add_rot_t20_sr[18:0], instr_q[106]};
+        add_none_t17_sr <= {add_none_t17_sr[15:0], instr_q[92:91] == 2'd0};
+        add_from_t18_sr <= {add_from_t18_sr[50:0], (instr_q[92:91] == 2'd2) ? 3'd4 : {1'b0,
+            instr_q[94:93]}};
+        add_addr_t17_sr <= {add_addr_t17_sr[143:0], instr_q[103:95]};
+        row_first_t17_sr <= {row_first_t17_sr[15:0], slots_left_q == {6'd0, instr_q[83:81]}};
+        add_rot_t20_sr <= {add_rot_t20_sr[18:0], instr_q[104]};
         row_first_t20_sr <= {row_first_t20_sr[1:0], row_first_t17_sr[16]};
         add_none_t21_sr <= {add_none_t21_sr[2:0], add_none_t17_sr[16]};
     end
 
     always @(posedge clk) begin
         if (row_valid_t17_q[16]) begin
-            add_addr_q <= row_first_t17_sr[16] ? {1'b0, add_addr_t17_sr[135:128]} : add_addr_q +
-                9'd1;
+            add_addr_q <= row_first_t17_sr[16] ? add_addr_t17_sr[152:144] : add_addr_q + 9'd1;
         end
     end
 
@@ -689,11 +688,11 @@ module nf_attention_core (
         base_q <= ({2'd0, row_emax_t1_q} + {2'd0, col_emax_t1_q}) - 10'd112;
         base_t16_sr <= {base_t16_sr[129:0], base_q};
         base_to_0_q <= base_t16_sr[139:130];
-        scale_t17_sr <= {scale_t17_sr[47:0], instr_q[93:91]};
-        scale_en_t17_sr <= {scale_en_t17_sr[15:0], instr_q[90]};
+        scale_t17_sr <= {scale_t17_sr[47:0], instr_q[90:88]};
+        scale_en_t17_sr <= {scale_en_t17_sr[15:0], instr_q[87]};
         scale_value_q <= scale_en_t17_sr[16] ? scale_value_sel : 32'h3f800000;
         scale_to_0_q <= scale_value_q;
-        nc_t28_sr <= {nc_t28_sr[80:0], instr_q[89:87]};
+        nc_t28_sr <= {nc_t28_sr[80:0], instr_q[86:84]};
     end
 
     // one epilogue per column
@@ -761,11 +760,11 @@ module nf_attention_core (
     end
 
     always @(posedge clk) begin
-        dst_rot_t28_sr <= {dst_rot_t28_sr[26:0], instr_q[120]};
+        dst_rot_t28_sr <= {dst_rot_t28_sr[26:0], instr_q[117]};
         row_first_t28_sr <= {row_first_t28_sr[6:0], row_first_t20_sr[2]};
-        dst_grad_t31_sr <= {dst_grad_t31_sr[29:0], instr_q[107]};
-        dst_group_t31_sr <= {dst_group_t31_sr[89:0], instr_q[110:108]};
-        dst_addr_t30_sr <= {dst_addr_t30_sr[260:0], instr_q[119:111]};
+        dst_grad_t31_sr <= {dst_grad_t31_sr[29:0], instr_q[105]};
+        dst_group_t31_sr <= {dst_group_t31_sr[59:0], instr_q[107:106]};
+        dst_addr_t30_sr <= {dst_addr_t30_sr[260:0], instr_q[116:108]};
         row_first_t30_sr <= {row_first_t30_sr[0], row_first_t28_sr[7]};
     end
 
@@ -803,7 +802,7 @@ module nf_attention_core (
             retire_t33_q <= 33'd0;
             error_q <= 1'b0;
         end else begin
-            exp_we_t32_q <= {exp_we_t32_q[30:0], exp_we_t32_and & instr_q[121]};
+            exp_we_t32_q <= {exp_we_t32_q[30:0], exp_we_t32_and & instr_q[118]};
             retire_t33_q <= {retire_t33_q[31:0], exp_we_t32_and};
             error_q <= (row_valid_t31_q[2] & (&row_max_row_max)) | (operand_step_t1_q &
                 ((&row_emax_t1_q) | (&col_emax_t1_q)));
@@ -819,8 +818,8 @@ module nf_attention_core (
 
     always @(posedge clk) begin
         row_first_t31_q <= row_first_t30_sr[1];
-        exp_t32_sr <= {exp_t32_sr[61:0], instr_q[123:122]};
-        exp_first_t32_sr <= {exp_first_t32_sr[30:0], instr_q[124]};
+        exp_t32_sr <= {exp_t32_sr[61:0], instr_q[120:119]};
+        exp_first_t32_sr <= {exp_first_t32_sr[30:0], instr_q[121]};
     end
 
     nf_exponent_max_x4 u_row_max (
@@ -833,21 +832,21 @@ module nf_attention_core (
     );
 
     assign ready = !active | last_slot;
-    assign row_exp_id = instr_q[48:45];
-    assign col_exp_id = instr_q[75:72];
+    assign row_exp_id = instr_q[47:44];
+    assign col_exp_id = {1'b0, instr_q[72:70]};
     assign col_en = col_en_t2_q[1];
-    assign col_group = col_group_t2_sr[5:3];
+    assign col_group = col_group_t2_sr[3:2];
     assign tok_v_en = tok_v_en_t1_q;
     assign tok_v_addr = tok_tile_t1_q;
     assign tok_h_addr = step_number_t1_q[2:0];
     assign row_en = row_en_t2_q[1];
-    assign row_group = row_group_t2_sr[5:3];
+    assign row_group = row_group_t2_sr[3:2];
     assign add_en = add_en_q;
     assign add_group = add_from_t18_sr[53:51];
     assign add_addr = add_addr_q;
     assign dst_en = row_valid_t31_q[2];
     assign dst_grad = dst_grad_t31_sr[30];
-    assign dst_group = dst_group_t31_sr[92:90];
+    assign dst_group = dst_group_t31_sr[61:60];
     assign dst_addr = dst_addr_q;
     assign exp_we = exp_we_t32_q[31];
     assign exp_id = exp_t32_sr[63:62];
@@ -857,7 +856,7 @@ module nf_attention_core (
     assign error = error_q;
 
     // Bits that exist but are not needed.
-    wire unused_bits = &{1'b0, instr_q[23:0], instr_q[44:29], instr_q[71:61], instr_q[83:76],
+    wire unused_bits = &{1'b0, instr_q[23:0], instr_q[43:28], instr_q[69:59], instr_q[80:73],
         neuron_0_pc_out_0, neuron_0_pc_out_1, neuron_0_pc_out_2, neuron_0_pc_out_3, neuron_1_p_0,
         neuron_1_p_1, neuron_1_p_2, neuron_1_p_3, neuron_2_p_0, neuron_2_p_1, neuron_2_p_2,
         neuron_2_p_3, neuron_3_p_0, neuron_3_p_1, neuron_3_p_2, neuron_3_p_3};

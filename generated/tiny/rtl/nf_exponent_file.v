@@ -14,7 +14,7 @@ module nf_exponent_file (
     input  wire       mat_first,
     // Updates by the vec engine
     input  wire       vec_we,
-    input  wire [2:0] vec_id,
+    input  wire [1:0] vec_id,
     input  wire [7:0] vec_value,
     input  wire       vec_first,
     // Updates by the adam engine
@@ -32,12 +32,10 @@ module nf_exponent_file (
     reg [7:0] mat_0_q;
     reg [7:0] mat_1_q;
     reg [7:0] mat_2_q;
-    reg [7:0] mat_3_q;
     reg [7:0] vec_0_q;
     reg [7:0] vec_1_q;
     reg [7:0] vec_2_q;
     reg [7:0] vec_3_q;
-    reg [7:0] vec_4_q;
     reg [7:0] adam_0_q;
     reg [7:0] adam_1_q;
     reg [7:0] adam_2_q;
@@ -51,16 +49,14 @@ module nf_exponent_file (
             4'd1: row_emax_sel = mat_0_q;
             4'd2: row_emax_sel = mat_1_q;
             4'd3: row_emax_sel = mat_2_q;
-            4'd4: row_emax_sel = mat_3_q;
-            4'd5: row_emax_sel = vec_0_q;
-            4'd6: row_emax_sel = vec_1_q;
-            4'd7: row_emax_sel = vec_2_q;
-            4'd8: row_emax_sel = vec_3_q;
-            4'd9: row_emax_sel = vec_4_q;
-            4'd10: row_emax_sel = adam_0_q;
-            4'd11: row_emax_sel = adam_1_q;
-            4'd12: row_emax_sel = adam_2_q;
-            4'd13: row_emax_sel = adam_3_q;
+            4'd4: row_emax_sel = vec_0_q;
+            4'd5: row_emax_sel = vec_1_q;
+            4'd6: row_emax_sel = vec_2_q;
+            4'd7: row_emax_sel = vec_3_q;
+            4'd8: row_emax_sel = adam_0_q;
+            4'd9: row_emax_sel = adam_1_q;
+            4'd10: row_emax_sel = adam_2_q;
+            4'd11: row_emax_sel = adam_3_q;
             default: row_emax_sel = adam_4_q;
         endcase
     end
@@ -71,16 +67,14 @@ module nf_exponent_file (
             4'd1: col_emax_sel = mat_0_q;
             4'd2: col_emax_sel = mat_1_q;
             4'd3: col_emax_sel = mat_2_q;
-            4'd4: col_emax_sel = mat_3_q;
-            4'd5: col_emax_sel = vec_0_q;
-            4'd6: col_emax_sel = vec_1_q;
-            4'd7: col_emax_sel = vec_2_q;
-            4'd8: col_emax_sel = vec_3_q;
-            4'd9: col_emax_sel = vec_4_q;
-            4'd10: col_emax_sel = adam_0_q;
-            4'd11: col_emax_sel = adam_1_q;
-            4'd12: col_emax_sel = adam_2_q;
-            4'd13: col_emax_sel = adam_3_q;
+            4'd4: col_emax_sel = vec_0_q;
+            4'd5: col_emax_sel = vec_1_q;
+            4'd6: col_emax_sel = vec_2_q;
+            4'd7: col_emax_sel = vec_3_q;
+            4'd8: col_emax_sel = adam_0_q;
+            4'd9: col_emax_sel = adam_1_q;
+            4'd10: col_emax_sel = adam_2_q;
+            4'd11: col_emax_sel = adam_3_q;
             default: col_emax_sel = adam_4_q;
         endcase
     end
@@ -111,16 +105,8 @@ module nf_exponent_file (
 
     always @(posedge clk) begin
         if (rst) begin
-            mat_3_q <= 8'd0;
-        end else if (mat_we & (mat_id == 2'd3) & ((mat_3_q < mat_value) | mat_first)) begin
-            mat_3_q <= mat_value;
-        end
-    end
-
-    always @(posedge clk) begin
-        if (rst) begin
             vec_0_q <= 8'd0;
-        end else if (vec_we & (vec_id == 3'd0) & ((vec_0_q < vec_value) | vec_first)) begin
+        end else if (vec_we & (vec_id == 2'd0) & ((vec_0_q < vec_value) | vec_first)) begin
             vec_0_q <= vec_value;
         end
     end
@@ -128,7 +114,7 @@ module nf_exponent_file (
     always @(posedge clk) begin
         if (rst) begin
             vec_1_q <= 8'd0;
-        end else if (vec_we & (vec_id == 3'd1) & ((vec_1_q < vec_value) | vec_first)) begin
+        end else if (vec_we & (vec_id == 2'd1) & ((vec_1_q < vec_value) | vec_first)) begin
             vec_1_q <= vec_value;
         end
     end
@@ -136,7 +122,7 @@ module nf_exponent_file (
     always @(posedge clk) begin
         if (rst) begin
             vec_2_q <= 8'd0;
-        end else if (vec_we & (vec_id == 3'd2) & ((vec_2_q < vec_value) | vec_first)) begin
+        end else if (vec_we & (vec_id == 2'd2) & ((vec_2_q < vec_value) | vec_first)) begin
             vec_2_q <= vec_value;
         end
     end
@@ -144,16 +130,8 @@ module nf_exponent_file (
     always @(posedge clk) begin
         if (rst) begin
             vec_3_q <= 8'd0;
-        end else if (vec_we & (vec_id == 3'd3) & ((vec_3_q < vec_value) | vec_first)) begin
+        end else if (vec_we & (vec_id == 2'd3) & ((vec_3_q < vec_value) | vec_first)) begin
             vec_3_q <= vec_value;
-        end
-    end
-
-    always @(posedge clk) begin
-        if (rst) begin
-            vec_4_q <= 8'd0;
-        end else if (vec_we & (vec_id == 3'd4) & ((vec_4_q < vec_value) | vec_first)) begin
-            vec_4_q <= vec_value;
         end
     end
 

@@ -54,8 +54,8 @@ module nf_neuron_core (
     reg [8:0] wa_addr_q;
     reg wa_en_q;
     reg [15:0] bank_q2;
-    reg [15:0] weight_q;
     reg [15:0] bank_portb_q2;
+    reg [15:0] weight_q;
     reg [17:0] row_0_q;
     reg mul_0_q;
     reg keep_0_q;
@@ -83,8 +83,8 @@ module nf_neuron_core (
         wa_addr_q <= wa_addr;
         wa_en_q <= wa_en;
         bank_q2 <= bank_q;
-        weight_q <= bank_q2;
         bank_portb_q2 <= bank_portb_q;
+        weight_q <= bank_q2;
     end
 
     // aligned operand

@@ -12,7 +12,7 @@ module nf_scalar_unit (
     // Operation, taken with go
     input  wire        go,
     input  wire [2:0]  post,
-    input  wire [4:0]  row,
+    input  wire [3:0]  row,
     input  wire [31:0] factor,
     input  wire [2:0]  nc,
     input  wire        count_hits,
@@ -35,7 +35,7 @@ module nf_scalar_unit (
     output wire        scalar_we_1,
     output wire        scalar_we_2,
     output wire        scalar_we_3,
-    output wire [4:0]  scalar_row,
+    output wire [3:0]  scalar_row,
     output wire [31:0] scalar_data,
     output wire        done,
     output wire        error,
@@ -49,7 +49,7 @@ module nf_scalar_unit (
     reg writes_q;
     reg adds_loss_q;
     reg counts_q;
-    reg [4:0] row_q;
+    reg [3:0] row_q;
     reg [31:0] factor_q;
     reg [2:0] left_q;
     reg busy_q;
@@ -73,8 +73,8 @@ module nf_scalar_unit (
     reg scalar_we_1_q;
     reg scalar_we_2_q;
     reg scalar_we_3_q;
-    reg [199:0] row_end_sr;
-    reg [4:0] scalar_row_q;
+    reg [159:0] row_end_sr;
+    reg [3:0] scalar_row_q;
     reg [31:0] scalar_data_q;
     reg [39:0] last_end_sr;
     reg done_q;
@@ -255,8 +255,8 @@ module nf_scalar_unit (
         busy_end_sr <= {busy_end_sr[38:0], busy_q};
         writes_end_sr <= {writes_end_sr[38:0], writes_q};
         lane_end_sr <= {lane_end_sr[77:0], lane_q};
-        row_end_sr <= {row_end_sr[194:0], row_q};
-        scalar_row_q <= row_end_sr[199:195];
+        row_end_sr <= {row_end_sr[155:0], row_q};
+        scalar_row_q <= row_end_sr[159:156];
         scalar_data_q <= {scalar_data_mux[31] ^ negate_end_sr[39], scalar_data_mux[30:0]};
         last_end_sr <= {last_end_sr[38:0], last_lane};
     end

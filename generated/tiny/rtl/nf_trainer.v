@@ -170,7 +170,7 @@ module nf_trainer (
         .s_axil_rready   (s_axil_rready),
         .id              (32'h4e465452),
         .version         (32'h00010000),
-        .build_id        (32'h512c297b),
+        .build_id        (32'hf3c61ae5),
         .scratch         (registers_scratch),
         .control_pulse   (registers_control_pulse),
         .status          ({transformer_bus_error_flags, transformer_bus_busy,

@@ -17,9 +17,9 @@ module nf_vector_lane (
     input  wire [31:0] y,
     // Scalar file: write port; read port, for s0 (-2), s1 (4) and s2 (22)
     input  wire        scalar_we,
-    input  wire [4:0]  scalar_row,
+    input  wire [3:0]  scalar_row,
     input  wire [31:0] scalar_data,
-    input  wire [4:0]  row,
+    input  wire [3:0]  row,
     input  wire        load_s0,
     input  wire        load_s1,
     input  wire        load_s2,
@@ -58,7 +58,7 @@ module nf_vector_lane (
     output wire [31:0] result_target
 );
 
-    reg [4:0] row_q;
+    reg [3:0] row_q;
     reg load_s0_q;
     reg load_s1_q;
     reg load_s2_q;
@@ -113,7 +113,7 @@ module nf_vector_lane (
     reg result_hit_q;
 
     (* ram_style = "distributed" *)
-    reg [31:0] scalars [0:23];
+    reg [31:0] scalars [0:11];
 
     wire [31:0] sub_y;
     wire [31:0] mul2_y;

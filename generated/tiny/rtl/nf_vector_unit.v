@@ -12,14 +12,14 @@ module nf_vector_unit (
     // Instruction
     input  wire         start,
     input  wire         sample_start,
-    input  wire [125:0] instr,
+    input  wire [122:0] instr,
     output wire         ready,
     // Activation reads
     output wire         x_en,
-    output wire [2:0]   x_group,
+    output wire [1:0]   x_group,
     output wire [8:0]   x_addr,
     output wire         y_en,
-    output wire [2:0]   y_group,
+    output wire [1:0]   y_group,
     output wire [8:0]   y_addr,
     input  wire [31:0]  x_data_0,
     input  wire [31:0]  x_data_1,
@@ -44,7 +44,7 @@ module nf_vector_unit (
     input  wire [6:0]   logit_raddr,
     // Activation writes
     output wire         z_en,
-    output wire [2:0]   z_group,
+    output wire [1:0]   z_group,
     output wire [8:0]   z_addr,
     output wire [31:0]  z_data_0,
     output wire [31:0]  z_data_1,
@@ -52,7 +52,7 @@ module nf_vector_unit (
     output wire [31:0]  z_data_3,
     // Exponent update
     output wire         exp_we,
-    output wire [2:0]   exp_id,
+    output wire [1:0]   exp_id,
     output wire [7:0]   exp_value,
     output wire         exp_first,
     // Loss and correct predictions of the sample
@@ -70,13 +70,13 @@ module nf_vector_unit (
     reg active_q;
     reg first_q;
     reg [7:0] step_q;
-    reg [2:0] x_group_q;
+    reg [1:0] x_group_q;
     reg [8:0] x_addr_q;
     reg [1:0] x_rot_q;
-    reg [2:0] y_group_q;
+    reg [1:0] y_group_q;
     reg [8:0] y_addr_q;
     reg [1:0] y_rot_q;
-    reg [2:0] z_group_q;
+    reg [1:0] z_group_q;
     reg [8:0] z_addr_q;
     reg [1:0] z_rot_q;
     reg [6:0] pause_q;
@@ -86,7 +86,7 @@ module nf_vector_unit (
     reg [4:0] beta_q;
     reg [2:0] nc_q;
     reg exp_en_q;
-    reg [2:0] exp_q;
+    reg [1:0] exp_q;
     reg exp_first_q;
     reg sub_s0_q;
     reg [2:0] mul1_q;
@@ -96,10 +96,10 @@ module nf_vector_unit (
     reg reduces_q;
     reg sums_q;
     reg [2:0] post_q;
-    reg [4:0] s0_q;
-    reg [4:0] s1_q;
-    reg [4:0] s2_q;
-    reg [4:0] post_row_q;
+    reg [3:0] s0_q;
+    reg [3:0] s1_q;
+    reg [3:0] s2_q;
+    reg [3:0] post_row_q;
     reg [2:0] c1_q;
     reg [2:0] c2_q;
     reg [2:0] c3_q;
@@ -152,9 +152,9 @@ module nf_vector_unit (
     reg [2:0] load_to3_sr;
     reg [8:0] load_to9_sr;
     reg [26:0] load_to27_sr;
-    reg [14:0] row0_to3_sr;
-    reg [44:0] row1_to9_sr;
-    reg [134:0] row2_to27_sr;
+    reg [11:0] row0_to3_sr;
+    reg [35:0] row1_to9_sr;
+    reg [107:0] row2_to27_sr;
     reg [2:0] subtract_to3_sr;
     reg [19:0] mul1_select_to10_sr;
     reg [9:0] capture_target_to10_sr;
@@ -173,21 +173,21 @@ module nf_vector_unit (
     reg [31:0] table_op_to16_sr;
     reg [81:0] rot_z_to41_sr;
     reg [42:0] z_en_to43_sr;
-    reg [128:0] z_group_to43_sr;
+    reg [85:0] z_group_to43_sr;
     reg [386:0] z_addr_to43_sr;
     reg [42:0] tree_writes_to43_sr;
     reg [7:0] emax_q;
     reg [42:0] tree_first_to43_sr;
     reg [43:0] exp_we_to44_sr;
-    reg [131:0] exp_id_to44_sr;
+    reg [87:0] exp_id_to44_sr;
     reg [43:0] exp_first_to44_sr;
     reg bad_z_q;
     reg [95:0] c3_to32_sr;
     reg [2:0] c3_q_end;
     reg [95:0] post_to32_sr;
     reg [2:0] post_q_end;
-    reg [159:0] post_row_to32_sr;
-    reg [4:0] post_row_q_end;
+    reg [127:0] post_row_to32_sr;
+    reg [3:0] post_row_q_end;
     reg [31:0] post_factor_q;
     reg [95:0] post_nc_to32_sr;
     reg [2:0] post_nc_q_end;
@@ -252,7 +252,7 @@ module nf_vector_unit (
     wire scalar_scalar_we_1;
     wire scalar_scalar_we_2;
     wire scalar_scalar_we_3;
-    wire [4:0] scalar_scalar_row;
+    wire [3:0] scalar_scalar_row;
     wire [31:0] scalar_scalar_data;
     wire scalar_done;
     wire scalar_error;
@@ -260,8 +260,8 @@ module nf_vector_unit (
     // Issue: step counter
     wire last_step = left_q == 8'd1;
     wire [1:0] x_rot_d = start ? {1'b0, instr[40]} : (x_rot_q == 2'd3) ? 2'd0 : x_rot_q + 2'd1;
-    wire [1:0] y_rot_d = start ? {1'b0, instr[51]} : (y_rot_q == 2'd3) ? 2'd0 : y_rot_q + 2'd1;
-    wire [1:0] z_rot_d = start ? {1'b0, instr[65]} : (z_rot_q == 2'd3) ? 2'd0 : z_rot_q + 2'd1;
+    wire [1:0] y_rot_d = start ? {1'b0, instr[53]} : (y_rot_q == 2'd3) ? 2'd0 : y_rot_q + 2'd1;
+    wire [1:0] z_rot_d = start ? {1'b0, instr[66]} : (z_rot_q == 2'd3) ? 2'd0 : z_rot_q + 2'd1;
 
     always @(posedge clk) begin
         if (rst) begin
@@ -275,26 +275,26 @@ module nf_vector_unit (
         left_q <= start ? instr[25:18] : left_q - 8'd1;
         first_q <= start;
         step_q <= start ? 8'd0 : step_q + 8'd1;
-        x_addr_q <= start ? {1'b0, instr[39:32]} : x_addr_q + 9'd1;
+        x_addr_q <= start ? instr[39:31] : x_addr_q + 9'd1;
         x_rot_q <= x_rot_d;
-        y_addr_q <= start ? {3'd0, instr[50:45]} : y_addr_q + 9'd1;
+        y_addr_q <= start ? instr[52:44] : y_addr_q + 9'd1;
         y_rot_q <= y_rot_d;
-        z_addr_q <= start ? instr[64:56] : z_addr_q + 9'd1;
+        z_addr_q <= start ? instr[65:57] : z_addr_q + 9'd1;
         z_rot_q <= z_rot_d;
     end
 
     always @(posedge clk) begin
         if (start) begin
-            x_group_q <= instr[31:29];
-            y_group_q <= instr[44:42];
-            z_group_q <= instr[55:53];
+            x_group_q <= instr[30:29];
+            y_group_q <= instr[43:42];
+            z_group_q <= instr[56:55];
         end
     end
 
     // Issue: ready, and the pause that a reduction needs behind its last step
     wire reduces_d = |instr[83:82];
     wire pause_eq = instr[25:23] == 3'd0;
-    wire [6:0] pause_sum = (instr[125] ? 7'd63 : 7'd36) + ({2'd0, 5'd8 - instr[22:18]} &
+    wire [6:0] pause_sum = (instr[122] ? 7'd63 : 7'd36) + ({2'd0, 5'd8 - instr[22:18]} &
         {7{pause_eq & (instr[22:18] < 5'd8)}});
     wire [6:0] pause_mux = reduces_d ? pause_sum : {2'd0, 5'd25 - instr[22:18]} & {7{pause_eq &
         (instr[22:18] < 5'd25)}};
@@ -313,10 +313,10 @@ module nf_vector_unit (
     always @(posedge clk) begin
         if (start) begin
             y_en_q <= instr[41];
-            z_en_q <= instr[52];
+            z_en_q <= instr[54];
             nc_q <= instr[28:26];
-            exp_en_q <= instr[66];
-            exp_q <= instr[69:67];
+            exp_en_q <= instr[67];
+            exp_q <= instr[69:68];
             exp_first_q <= instr[70];
             sub_s0_q <= instr[71];
             mul1_q <= instr[74:72];
@@ -326,23 +326,23 @@ module nf_vector_unit (
             reduces_q <= reduces_d;
             sums_q <= instr[83:82] == 2'd1;
             post_q <= instr[86:84];
-            s0_q <= instr[91:87];
-            s1_q <= {1'b0, instr[95:92]};
-            s2_q <= instr[100:96];
-            post_row_q <= instr[105:101];
-            c1_q <= {1'b0, instr[107:106]};
-            c2_q <= instr[110:108];
-            c3_q <= {2'd0, instr[111]};
-            mask_q <= instr[122];
-            tile_q <= instr[123];
-            ce_max_q <= instr[124];
-            ce_exp_q <= instr[125];
+            s0_q <= instr[90:87];
+            s1_q <= instr[94:91];
+            s2_q <= instr[98:95];
+            post_row_q <= instr[102:99];
+            c1_q <= {1'b0, instr[104:103]};
+            c2_q <= instr[107:105];
+            c3_q <= {2'd0, instr[108]};
+            mask_q <= instr[119];
+            tile_q <= instr[120];
+            ce_max_q <= instr[121];
+            ce_exp_q <= instr[122];
         end
     end
 
     always @(posedge clk) begin
-        gamma_q <= start ? instr[116:112] : gamma_q + 5'd1;
-        beta_q <= start ? instr[121:117] : beta_q + 5'd1;
+        gamma_q <= start ? instr[113:109] : gamma_q + 5'd1;
+        beta_q <= start ? instr[118:114] : beta_q + 5'd1;
     end
 
     // Banks to lanes
@@ -483,8 +483,8 @@ module nf_vector_unit (
             default: tap_sel = 2'd1;
         endcase
     end
-    wire [4:0] lane0_row = load_to3_sr[2] ? row0_to3_sr[14:10] : load_to9_sr[8] ?
-        row1_to9_sr[44:40] : row2_to27_sr[134:130];
+    wire [3:0] lane0_row = load_to3_sr[2] ? row0_to3_sr[11:8] : load_to9_sr[8] ? row1_to9_sr[35:32]
+        : row2_to27_sr[107:104];
 
     always @(posedge clk) begin
         if (rst) begin
@@ -509,9 +509,9 @@ module nf_vector_unit (
         load_to3_sr <= {load_to3_sr[1:0], first_q};
         load_to9_sr <= {load_to9_sr[7:0], first_q};
         load_to27_sr <= {load_to27_sr[25:0], first_q};
-        row0_to3_sr <= {row0_to3_sr[9:0], s0_q};
-        row1_to9_sr <= {row1_to9_sr[39:0], s1_q};
-        row2_to27_sr <= {row2_to27_sr[129:0], s2_q};
+        row0_to3_sr <= {row0_to3_sr[7:0], s0_q};
+        row1_to9_sr <= {row1_to9_sr[31:0], s1_q};
+        row2_to27_sr <= {row2_to27_sr[103:0], s2_q};
         subtract_to3_sr <= {subtract_to3_sr[1:0], sub_s0_q};
         mul1_select_to10_sr <= {mul1_select_to10_sr[17:0], mul1_select_to10_sr_sel};
         capture_target_to10_sr <= {capture_target_to10_sr[8:0], active_q & ce_exp_q};
@@ -568,7 +568,7 @@ module nf_vector_unit (
     always @(posedge clk) begin
         rot_z_to41_sr <= {rot_z_to41_sr[79:0], z_rot_q};
         z_en_to43_sr <= {z_en_to43_sr[41:0], z_en_to43_sr_and};
-        z_group_to43_sr <= {z_group_to43_sr[125:0], z_group_q};
+        z_group_to43_sr <= {z_group_to43_sr[83:0], z_group_q};
         z_addr_to43_sr <= {z_addr_to43_sr[377:0], z_addr_q};
     end
 
@@ -598,7 +598,7 @@ module nf_vector_unit (
         tree_writes_to43_sr <= {tree_writes_to43_sr[41:0], z_en_to43_sr_and};
         tree_first_to43_sr <= {tree_first_to43_sr[41:0], first_q};
         exp_we_to44_sr <= {exp_we_to44_sr[42:0], z_en_to43_sr_and & last_step & exp_en_q};
-        exp_id_to44_sr <= {exp_id_to44_sr[128:0], exp_q};
+        exp_id_to44_sr <= {exp_id_to44_sr[85:0], exp_q};
         exp_first_to44_sr <= {exp_first_to44_sr[42:0], exp_first_q};
     end
 
@@ -634,7 +634,7 @@ module nf_vector_unit (
     always @(posedge clk) begin
         c3_to32_sr <= {c3_to32_sr[92:0], c3_q};
         post_to32_sr <= {post_to32_sr[92:0], post_q};
-        post_row_to32_sr <= {post_row_to32_sr[154:0], post_row_q};
+        post_row_to32_sr <= {post_row_to32_sr[123:0], post_row_q};
         post_factor_q <= post_factor_d;
         post_nc_to32_sr <= {post_nc_to32_sr[92:0], nc_q};
         count_hits_to32_sr <= {count_hits_to32_sr[30:0], ce_max_q};
@@ -644,7 +644,7 @@ module nf_vector_unit (
         if (reduction_ends) begin
             c3_q_end <= c3_to32_sr[95:93];
             post_q_end <= post_to32_sr[95:93];
-            post_row_q_end <= post_row_to32_sr[159:155];
+            post_row_q_end <= post_row_to32_sr[127:124];
             post_nc_q_end <= post_nc_to32_sr[95:93];
             count_hits_q_end <= count_hits_to32_sr[31];
         end
@@ -934,10 +934,10 @@ module nf_vector_unit (
     assign beta_addr = beta_q;
     assign target_tile = tile_q;
     assign z_en = z_en_to43_sr[42];
-    assign z_group = z_group_to43_sr[128:126];
+    assign z_group = z_group_to43_sr[85:84];
     assign z_addr = z_addr_to43_sr[386:378];
     assign exp_we = exp_we_to44_sr[43];
-    assign exp_id = exp_id_to44_sr[131:129];
+    assign exp_id = exp_id_to44_sr[87:86];
     assign exp_value = emax_q;
     assign exp_first = exp_first_to44_sr[43];
     assign logit_rdata = logits_q2;

@@ -25,10 +25,10 @@ set_param general.maxThreads [expr {min($nf_jobs, 8)}]
 
 set sources [list]
 foreach file [list \
-    rtl/nf_act_bank_20.v \
-    rtl/nf_act_bank_260.v \
-    rtl/nf_act_bank_276.v \
-    rtl/nf_act_bank_68.v \
+    rtl/nf_act_bank_292.v \
+    rtl/nf_act_bank_332.v \
+    rtl/nf_act_bank_52.v \
+    rtl/nf_act_bank_84.v \
     rtl/nf_adam_issue.v \
     rtl/nf_adam_lane.v \
     rtl/nf_adam_lane_layernorm.v \
