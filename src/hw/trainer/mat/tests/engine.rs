@@ -437,5 +437,5 @@ fn random_programs_equal_the_model() {
         compare(b, format, 150, 1000 + b as u64);
     }
     compare(16, WeightFormat::Bf16, 40, 1016);
-    compare(44, WeightFormat::Bf16, 10, 1044);
+    compare(44, WeightFormat::Bf16, 6, 1044);
 }
