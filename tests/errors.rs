@@ -165,14 +165,76 @@ const CASES: &[Case] = &[
         ],
     ),
     case(
-        "nf::plan::no_machine",
-        &[],
-        &["plan", "--model", "tiny", "--set", "moment_format=int8"],
-    ),
-    case(
         "nf::model::reference_only",
         &[],
         &["plan", "--model", "tiny", "--set", "compute=fp32"],
+    ),
+    case(
+        "nf::reference::corpus",
+        &[("short.txt", "short")],
+        &[
+            "train",
+            "--model",
+            "tiny",
+            "--corpus",
+            "short.txt",
+            "--samples",
+            "1",
+            "-o",
+            "run",
+        ],
+    ),
+    case(
+        "nf::reference::file",
+        &[("junk.safetensors", "junk"), ("text.txt", "text")],
+        &["eval", "junk.safetensors", "--corpus", "text.txt"],
+    ),
+    case(
+        "nf::reference::invalid",
+        &[("text.txt", "To be, or not to be, that is the question.\n")],
+        &[
+            "train",
+            "--model",
+            "tiny",
+            "--corpus",
+            "text.txt",
+            "--samples",
+            "2",
+            "--batch",
+            "0",
+            "-o",
+            "run",
+        ],
+    ),
+    case(
+        "nf::reference::token",
+        &[("tokens.bin", "to be or caf\u{e9}")],
+        &[
+            "train",
+            "--model",
+            "tiny",
+            "--set",
+            "seq_len=12",
+            "--tokens",
+            "tokens.bin",
+            "--samples",
+            "1",
+        ],
+    ),
+    case(
+        "nf::reference::window_length",
+        &[("tokens.bin", "too short")],
+        &[
+            "train",
+            "--model",
+            "tiny",
+            "--set",
+            "seq_len=12",
+            "--tokens",
+            "tokens.bin",
+            "--samples",
+            "1",
+        ],
     ),
 ];
 
@@ -186,6 +248,22 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("nf::emit::foreign_folder", "src/emit/fileset.rs"),
     ("nf::emit::wrong_ports", "tests/determinism.rs"),
     ("nf::io::cannot_write", "src/emit/fileset.rs"),
+    (
+        "nf::plan::no_machine",
+        "src/cli/plan.rs: configuration refuses such models before",
+    ),
+    (
+        "nf::reference::not_finite",
+        "src/cli/reference.rs: needs a run that diverges",
+    ),
+    (
+        "nf::reference::state",
+        "src/cli/reference.rs: needs a checkpoint of another shape",
+    ),
+    (
+        "nf::reference::too_long",
+        "src/cli/reference.rs: configuration refuses such models before",
+    ),
 ];
 
 #[test]
