@@ -236,6 +236,30 @@ const CASES: &[Case] = &[
             "1",
         ],
     ),
+    case(
+        "nf::emit::foreign_folder",
+        &[("mine/thesis.tex", "")],
+        &["emit", "--model", "tiny", "-o", "mine"],
+    ),
+    case(
+        "nf::io::cannot_write",
+        &[("file", "")],
+        &["emit", "--model", "tiny", "-o", "file/out"],
+    ),
+    case(
+        "nf::sim::rtl",
+        &[("text.txt", "To be, or not to be, that is the question.\n")],
+        &[
+            "sim", "--model", "tiny", "--corpus", "text.txt", "--rtl", "absent",
+        ],
+    ),
+    case(
+        "nf::sim::stalls",
+        &[("text.txt", "To be, or not to be, that is the question.\n")],
+        &[
+            "sim", "--model", "tiny", "--corpus", "text.txt", "--stalls", "2",
+        ],
+    ),
 ];
 
 /// Codes whose smallest case is elsewhere, with the place.
@@ -245,9 +269,11 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "src/emit/fileset.rs: module names are checked before they become paths",
     ),
     ("nf::emit::bad_text", "tests/determinism.rs"),
-    ("nf::emit::foreign_folder", "src/emit/fileset.rs"),
+    (
+        "nf::emit::internal",
+        "src/cli/emit.rs: a fault of nfgen itself",
+    ),
     ("nf::emit::wrong_ports", "tests/determinism.rs"),
-    ("nf::io::cannot_write", "src/emit/fileset.rs"),
     (
         "nf::plan::no_machine",
         "src/cli/plan.rs: configuration refuses such models before",
@@ -264,6 +290,15 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "nf::reference::too_long",
         "src/cli/reference.rs: configuration refuses such models before",
     ),
+    ("nf::sim::build", "src/cli/sim.rs: needs Verilator"),
+    ("nf::sim::cache", "src/cli/sim.rs: needs Verilator"),
+    ("nf::sim::hung", "src/cli/sim.rs: needs a design that stops"),
+    ("nf::sim::reference", "src/cli/sim.rs: needs Verilator"),
+    (
+        "nf::sim::tool",
+        "src/cli/sim.rs: needs a machine without Verilator",
+    ),
+    ("nf::sim::wrong_core", "src/cli/sim.rs: needs Verilator"),
 ];
 
 #[test]
@@ -271,7 +306,9 @@ fn every_case_says_what_it_should() {
     for case in CASES {
         let folder = tempfile::tempdir().expect("temporary folder");
         for (name, text) in case.files {
-            std::fs::write(folder.path().join(name), text).expect("written");
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("below the folder")).expect("created");
+            std::fs::write(path, text).expect("written");
         }
         let ran = nfgen(folder.path(), case.arguments);
         assert!(ran.stderr.contains(case.code), "{}: {ran:?}", case.code);
