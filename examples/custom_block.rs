@@ -15,7 +15,9 @@ const LATENCY: u32 = 2 * fp::ADD_LATENCY + fp::MUL_LATENCY + 1;
 
 fn leaky_average(count_bits: u32) -> Result<Arc<ModuleDef>, Box<dyn Error>> {
     let m = Module::new(&format!("my_leaky_average_c{count_bits}"));
-    m.doc(&format!("y = y + rate * (x - y) in FP32\nlatency {LATENCY} cycles"));
+    m.doc(&format!(
+        "y = y + rate * (x - y) in FP32\nlatency {LATENCY} cycles"
+    ));
     m.port_group("One value and the rate; x_valid at most every LATENCY cycles");
     let (x, rate) = (m.input("x_fp32", 32), m.input("rate_fp32", 32));
     let valid = m.input("x_valid", 1);

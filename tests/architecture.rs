@@ -88,6 +88,17 @@ fn is_test_file(path: &Path) -> bool {
         let name = part.file_stem().unwrap_or_default().to_string_lossy();
         let parent = part.with_file_name("mod.rs");
         let declared = std::fs::read_to_string(parent).unwrap_or_default();
+        let by_path = format!("#[cfg(test)]\n#[path = \"{name}.rs\"]");
+        let named = |sibling: &Path| {
+            sibling.is_file()
+                && std::fs::read_to_string(sibling).is_ok_and(|t| t.contains(&by_path))
+        };
+        let siblings = part
+            .parent()
+            .and_then(|folder| std::fs::read_dir(folder).ok());
+        if siblings.is_some_and(|mut all| all.any(|e| e.is_ok_and(|e| named(&e.path())))) {
+            return true;
+        }
         ["", "pub ", "pub(crate) ", "pub(super) "]
             .iter()
             .any(|visibility| declared.contains(&format!("#[cfg(test)]\n{visibility}mod {name};")))

@@ -165,14 +165,100 @@ const CASES: &[Case] = &[
         ],
     ),
     case(
-        "nf::plan::no_machine",
-        &[],
-        &["plan", "--model", "tiny", "--set", "moment_format=int8"],
-    ),
-    case(
         "nf::model::reference_only",
         &[],
         &["plan", "--model", "tiny", "--set", "compute=fp32"],
+    ),
+    case(
+        "nf::reference::corpus",
+        &[("short.txt", "short")],
+        &[
+            "train",
+            "--model",
+            "tiny",
+            "--corpus",
+            "short.txt",
+            "--samples",
+            "1",
+            "-o",
+            "run",
+        ],
+    ),
+    case(
+        "nf::reference::file",
+        &[("junk.safetensors", "junk"), ("text.txt", "text")],
+        &["eval", "junk.safetensors", "--corpus", "text.txt"],
+    ),
+    case(
+        "nf::reference::invalid",
+        &[("text.txt", "To be, or not to be, that is the question.\n")],
+        &[
+            "train",
+            "--model",
+            "tiny",
+            "--corpus",
+            "text.txt",
+            "--samples",
+            "2",
+            "--batch",
+            "0",
+            "-o",
+            "run",
+        ],
+    ),
+    case(
+        "nf::reference::token",
+        &[("tokens.bin", "to be or caf\u{e9}")],
+        &[
+            "train",
+            "--model",
+            "tiny",
+            "--set",
+            "seq_len=12",
+            "--tokens",
+            "tokens.bin",
+            "--samples",
+            "1",
+        ],
+    ),
+    case(
+        "nf::reference::window_length",
+        &[("tokens.bin", "too short")],
+        &[
+            "train",
+            "--model",
+            "tiny",
+            "--set",
+            "seq_len=12",
+            "--tokens",
+            "tokens.bin",
+            "--samples",
+            "1",
+        ],
+    ),
+    case(
+        "nf::emit::foreign_folder",
+        &[("mine/thesis.tex", "")],
+        &["emit", "--model", "tiny", "-o", "mine"],
+    ),
+    case(
+        "nf::io::cannot_write",
+        &[("file", "")],
+        &["emit", "--model", "tiny", "-o", "file/out"],
+    ),
+    case(
+        "nf::sim::rtl",
+        &[("text.txt", "To be, or not to be, that is the question.\n")],
+        &[
+            "sim", "--model", "tiny", "--corpus", "text.txt", "--rtl", "absent",
+        ],
+    ),
+    case(
+        "nf::sim::stalls",
+        &[("text.txt", "To be, or not to be, that is the question.\n")],
+        &[
+            "sim", "--model", "tiny", "--corpus", "text.txt", "--stalls", "2",
+        ],
     ),
 ];
 
@@ -183,9 +269,36 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "src/emit/fileset.rs: module names are checked before they become paths",
     ),
     ("nf::emit::bad_text", "tests/determinism.rs"),
-    ("nf::emit::foreign_folder", "src/emit/fileset.rs"),
+    (
+        "nf::emit::internal",
+        "src/cli/emit.rs: a fault of nfgen itself",
+    ),
     ("nf::emit::wrong_ports", "tests/determinism.rs"),
-    ("nf::io::cannot_write", "src/emit/fileset.rs"),
+    (
+        "nf::plan::no_machine",
+        "src/cli/plan.rs: configuration refuses such models before",
+    ),
+    (
+        "nf::reference::not_finite",
+        "src/cli/reference.rs: needs a run that diverges",
+    ),
+    (
+        "nf::reference::state",
+        "src/cli/reference.rs: needs a checkpoint of another shape",
+    ),
+    (
+        "nf::reference::too_long",
+        "src/cli/reference.rs: configuration refuses such models before",
+    ),
+    ("nf::sim::build", "src/cli/sim.rs: needs Verilator"),
+    ("nf::sim::cache", "src/cli/sim.rs: needs Verilator"),
+    ("nf::sim::hung", "src/cli/sim.rs: needs a design that stops"),
+    ("nf::sim::reference", "src/cli/sim.rs: needs Verilator"),
+    (
+        "nf::sim::tool",
+        "src/cli/sim.rs: needs a machine without Verilator",
+    ),
+    ("nf::sim::wrong_core", "src/cli/sim.rs: needs Verilator"),
 ];
 
 #[test]
@@ -193,7 +306,9 @@ fn every_case_says_what_it_should() {
     for case in CASES {
         let folder = tempfile::tempdir().expect("temporary folder");
         for (name, text) in case.files {
-            std::fs::write(folder.path().join(name), text).expect("written");
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("below the folder")).expect("created");
+            std::fs::write(path, text).expect("written");
         }
         let ran = nfgen(folder.path(), case.arguments);
         assert!(ran.stderr.contains(case.code), "{}: {ran:?}", case.code);

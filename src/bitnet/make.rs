@@ -160,9 +160,9 @@ fn check(options: &MakeOptions) -> Result<()> {
     let s = options.shape;
     if s.heads == 0
         || s.kv_heads == 0
-        || s.width % s.heads != 0
-        || s.heads % s.kv_heads != 0
-        || s.width / s.heads % 2 != 0
+        || !s.width.is_multiple_of(s.heads)
+        || !s.heads.is_multiple_of(s.kv_heads)
+        || !(s.width / s.heads).is_multiple_of(2)
     {
         return Err(Error::Shape(format!(
             "width {} with {} heads and {} key/value heads; needed: heads divide the width into \

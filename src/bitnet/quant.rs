@@ -69,7 +69,7 @@ impl Activations {
 
 /// Quantises `rows` (`tokens x cols`, row by row).
 pub fn quantise(rows: &[f32], cols: usize, quantiser: Quantiser) -> Result<Activations> {
-    if cols == 0 || rows.is_empty() || rows.len() % cols != 0 {
+    if cols == 0 || rows.is_empty() || !rows.len().is_multiple_of(cols) {
         return Err(Error::Shape(format!(
             "{} activations do not form rows of {cols}",
             rows.len()

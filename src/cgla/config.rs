@@ -56,7 +56,7 @@ impl ArrayConfig {
         if !(1..=4).contains(&self.ports) {
             return refuse(format!("{} ports; accepted: 1 to 4", self.ports));
         }
-        if self.rows == 0 || self.rows % (2 * self.ports) != 0 || self.rows > 128 {
+        if self.rows == 0 || !self.rows.is_multiple_of(2 * self.ports) || self.rows > 128 {
             return refuse(format!(
                 "{} rows on {} ports; accepted: up to 128, a multiple of {}",
                 self.rows,

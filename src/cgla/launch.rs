@@ -154,7 +154,7 @@ fn check_group(index: usize, group: &GroupLaunch, config: &ArrayConfig) -> Resul
     if group.linked && index == 0 {
         return refuse("the first group cannot be linked".into());
     }
-    if group.weight_addr % 16 != 0 {
+    if !group.weight_addr.is_multiple_of(16) {
         return refuse(format!(
             "weight address {} is no multiple of 16",
             group.weight_addr
@@ -247,7 +247,7 @@ fn check_work(work: &packet::Work, dealing: bool, rows: u32) -> Result<()> {
             return Err(Error::Program(format!("{name}=0; at least 1 is needed")));
         }
     }
-    if work.steps % u16::from(work.digits) != 0 {
+    if !work.steps.is_multiple_of(work.digits.into()) {
         return Err(Error::Program(format!(
             "{} steps are no multiple of {} digits",
             work.steps, work.digits

@@ -138,7 +138,8 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     if report.mismatches > 0 {
         // Once more with tracing, from the state before the failing sample.
         out.note("building the model with tracing for a waveform of the failing sample");
-        options.waveform = Some(std::path::absolute(&args.waveform).unwrap_or(args.waveform.clone()));
+        options.waveform =
+            Some(std::path::absolute(&args.waveform).unwrap_or(args.waveform.clone()));
         let before = simulation::reference_before(&model, &state, &windows, report.steps)
             .map_err(problems)?;
         let failing = report.steps as usize - 1;
@@ -171,7 +172,10 @@ fn core_hash(core: &crate::emit::Core) -> String {
     let mut set = crate::emit::FileSet::new();
     for file in &core.rtl {
         // Names come from the netlist, which has checked them.
-        if set.insert(format!("rtl/{}", file.name), file.text.as_str()).is_err() {
+        if set
+            .insert(format!("rtl/{}", file.name), file.text.as_str())
+            .is_err()
+        {
             return String::new();
         }
     }
@@ -251,8 +255,8 @@ fn plan(args: &Args, model: &ModelConfig) -> Result<crate::trainer::plan::Plan, 
 fn windows(args: &Args, model: &ModelConfig) -> Result<Vec<Vec<u32>>, Problems> {
     let corpus = args.corpus.load(model.vocab)?;
     let text = corpus.train();
-    let mut sampler = Sampler::new(Order::Random, model.seed, model.seq_len, text.len())
-        .map_err(problems)?;
+    let mut sampler =
+        Sampler::new(Order::Random, model.seed, model.seq_len, text.len()).map_err(problems)?;
     Ok((0..u64::from(args.steps))
         .map(|n| {
             let start = sampler.start(args.first + n);

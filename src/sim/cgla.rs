@@ -29,6 +29,9 @@ impl Default for Stalls {
     }
 }
 
+/// Address and value.
+type RegisterWrite = (u32, u32);
+
 /// A running simulation.
 pub struct Simulator {
     config: ArrayConfig,
@@ -183,7 +186,7 @@ impl Simulator {
     }
 
     /// Registers that start `launch`, with its programs in memory; returns the output addresses.
-    fn prepare(&mut self, launch: &Launch) -> Result<(Vec<(u32, u32)>, Vec<u64>)> {
+    fn prepare(&mut self, launch: &Launch) -> Result<(Vec<RegisterWrite>, Vec<u64>)> {
         let mut cursor = 0u64;
         let mut registers = vec![];
         let mut addresses = vec![];

@@ -43,7 +43,7 @@ impl GgufWriter {
         let name = name.into();
         let elements = dims.iter().product::<u64>();
         let expected = dtype.byte_size(elements);
-        if dims[0] % dtype.block() != 0 || expected != Some(data.len() as u64) {
+        if !dims[0].is_multiple_of(dtype.block()) || expected != Some(data.len() as u64) {
             return Err(Error::Shape(format!(
                 "tensor `{name}`: {dims:?} as {} needs {expected:?} bytes, given {}",
                 dtype.name(),

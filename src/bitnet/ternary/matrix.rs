@@ -306,7 +306,7 @@ impl TernaryMatrix {
     }
 
     fn encode_tq(&self, dtype: TensorType, name: &str) -> Result<Vec<u8>> {
-        if self.cols % tq::BLOCK != 0 {
+        if !self.cols.is_multiple_of(tq::BLOCK) {
             return Err(Error::Shape(format!(
                 "tensor `{name}`: row length {} is not a multiple of 256, which {} needs",
                 self.cols,

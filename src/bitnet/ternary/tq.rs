@@ -22,7 +22,7 @@ pub fn pack_trits(codes: &[u8]) -> u8 {
 /// Trit code `position` (0 to 4) of a byte.
 pub fn trit_of(byte: u8, position: u32) -> u8 {
     let shifted = byte.wrapping_mul(3u8.wrapping_pow(position));
-    (u16::from(shifted) * 3 >> 8) as u8
+    ((u16::from(shifted) * 3) >> 8) as u8
 }
 
 /// `(byte, position)` of element `e` of a `TQ1_0` block.

@@ -292,8 +292,11 @@ fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     out + "</table>"
 }
 
+/// Name, colour and points of a line.
+type Series<'a> = (&'a str, &'a str, &'a [(f64, f64)]);
+
 /// Lines on logarithmic axes, 560 x 320.
-fn plot(series: &[(&str, &str, &Vec<(f64, f64)>)]) -> String {
+fn plot(series: &[Series<'_>]) -> String {
     let all = || series.iter().flat_map(|s| s.2.iter());
     let span = |pick: &dyn Fn(&(f64, f64)) -> f64| {
         let low = all().map(pick).fold(f64::MAX, f64::min).log10().floor();

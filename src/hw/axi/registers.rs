@@ -90,7 +90,7 @@ impl RegisterMap {
         let mut offsets = BTreeMap::new();
         let mut names = BTreeMap::new();
         for r in &registers {
-            if r.offset % 4 != 0 {
+            if !r.offset.is_multiple_of(4) {
                 return Err(RegisterMapError::Unaligned(r.name.clone(), r.offset));
             }
             if let Some(other) = offsets.insert(r.offset, r.name.clone()) {

@@ -21,7 +21,7 @@ const PARTITIONS: usize = 2;
 /// Placements of one set of group depths whose cycles are counted.
 const SCORED: usize = 2;
 /// Arrays planned in full once one has fitted.
-const ARRAYS: usize = 3;
+const ARRAYS: usize = 1;
 
 /// An array with the lower bound on its cycles.
 struct Candidate {
@@ -43,9 +43,10 @@ pub fn search(model: &ModelConfig, target: &Target, options: &Options) -> Plan {
             break;
         }
         for &g in &c.lanes {
-            // The last resort is planned even where its logic is too large: its shortfall is the answer.
-            let hopeless = !logic_fits(model, target, c.b, g);
-            if hopeless && (best.is_some() || g != c.lanes[c.lanes.len() - 1]) {
+            // One plan without hope is made all the same: its shortfall is the answer when none fits.
+            let hopeless =
+                !logic_fits(model, target, c.b, g) || !memories_fit(model, target, c.b, g);
+            if hopeless && best.is_some() {
                 continue;
             }
             let plan = evaluate(model, target, options, c.b, g);
@@ -79,6 +80,29 @@ fn logic_fits(model: &ModelConfig, target: &Target, b: usize, g: usize) -> bool 
     shape.group_depth = vec![1; MIN_GROUPS];
     let used = resources::total(&resources::modules(model, &shape), &[]);
     shortfall(&used, target).is_empty()
+}
+
+/// Whether the blocks that the fixed memories leave hold as many words as live at once.
+fn memories_fit(model: &ModelConfig, target: &Target, b: usize, g: usize) -> bool {
+    let weights = WeightLayout::new(model, b);
+    let choices = Choices {
+        encode_again: true,
+        hold: 0,
+        adam_banks: b / g,
+    };
+    let logical = generate(model, &weights, choices);
+    let problem = Problem::new(&logical);
+    let peak = problem.peak();
+    let job = Job {
+        model,
+        target,
+        weights: &weights,
+        problem,
+        logical,
+        choices,
+        g,
+    };
+    peak <= 4 * DISTRIBUTED_WORDS.saturating_sub(b) || job.units_left() * BLOCK_WORDS >= peak
 }
 
 fn candidates(model: &ModelConfig, target: &Target, options: &Options) -> Vec<Candidate> {

@@ -78,8 +78,8 @@ impl Master {
         ];
         self.hold_aw = self.hold_aw.saturating_sub(1);
         self.hold_w = self.hold_w.saturating_sub(1);
-        for k in 0..3 {
-            self.on[k] = waiting[k] && (self.on[k] || bench.chance(p));
+        for (on, waits) in self.on.iter_mut().zip(waiting) {
+            *on = waits && (*on || bench.chance(p));
         }
         let rubbish = u128::from(bench.rng.random::<u8>());
         let aw = *self.aw.front().filter(|_| self.on[0]).unwrap_or(&rubbish);
@@ -171,10 +171,10 @@ struct Model {
 
 impl Model {
     fn write(&mut self, addr: u128, data: u128, strb: u128) -> u128 {
-        let mask: u128 = (0..4).map(|k| (strb >> k & 1) * (0xff << (8 * k))).sum();
+        let mask: u128 = (0..4).map(|k| ((strb >> k) & 1) * (0xff << (8 * k))).sum();
         match addr & !3 {
-            0x04 => self.scratch = self.scratch & !mask | data & mask,
-            0x08 => self.mode = (self.mode & !mask | data & mask) & 0x7ff,
+            0x04 => self.scratch = (self.scratch & !mask) | (data & mask),
+            0x08 => self.mode = ((self.mode & !mask) | (data & mask)) & 0x7ff,
             0x10 | 0x14 => {}
             _ => return SLVERR,
         }

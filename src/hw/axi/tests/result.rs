@@ -6,7 +6,7 @@ use rand::RngExt;
 const VOCAB: usize = 37;
 
 fn logit(v: u128) -> u128 {
-    v * 0x0101_0101 ^ 0x5a00_0000
+    (v * 0x0101_0101) ^ 0x5a00_0000
 }
 
 /// Runs one packet and returns its words.

@@ -59,7 +59,7 @@ impl AdamConfig {
     /// Checks the sizes.
     pub fn check(&self) -> Result<(), AdamConfigError> {
         let (lanes, banks) = (self.lanes, self.banks);
-        if lanes == 0 || banks % lanes != 0 || banks / lanes < 2 {
+        if lanes == 0 || !banks.is_multiple_of(lanes) || banks / lanes < 2 {
             return Err(AdamConfigError::Lanes { lanes, banks });
         }
         if self.moments == MomentFormat::Int8 {
@@ -155,7 +155,7 @@ impl AdamConfig {
     /// is read every Q cycles, so the distance of write and read must not be a multiple of Q.
     pub fn write_padding(&self) -> u32 {
         let distance = Self::OPERAND_LATENCY + self.lane().weight_latency();
-        u32::from(distance % self.group() as u32 == 0)
+        u32::from(distance.is_multiple_of(self.group() as u32))
     }
 
     /// Cycles from the read of a weight bank to its write.

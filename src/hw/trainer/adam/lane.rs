@@ -1,4 +1,14 @@
 //! One Adam lane: an update per cycle (`docs/arithmetic.md` section 5).
+//!
+//! Area of a plain lane, synthesised with Yosys 0.70 (`synth_xilinx -family xcup`, flattened):
+//!
+//! | weights, moments | LUT1-6 | shift-register LUT | FF | DSP |
+//! |---|---|---|---|---|
+//! | BF16 nearest, FP32 | 3552 | 259 | 3058 | 12 |
+//! | BF16 stochastic, BF16 | 4167 | 307 | 3640 | 10 |
+//!
+//! The sums of `v'` and of the divisor never cancel; adders without a normaliser there would
+//! save some 200 LUT each.
 
 use super::format;
 use super::hash;

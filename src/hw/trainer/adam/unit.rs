@@ -200,19 +200,18 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
         stream.output("data_v").trunc(moment_bits),
         stream.output("data_m").trunc(moment_bits),
     ]);
-    for a in 0..lanes {
+    for (a, (unit, bank)) in units.iter().zip(&moment_banks).enumerate() {
         let mine = stream.output("lane").eq_const(a as u128) & state_matrix;
-        let done = units[a].output("moment_valid") & moments_settled;
+        let done = unit.output("moment_valid") & moments_settled;
         let done = if a == 0 { done & !late_layernorm } else { done };
         let we = m
             .reg_next(&format!("moment_we{a}_q"), done | mine)
             .with_reset(0)
             .q();
-        let word = m.cat(&[units[a].output("v_new"), units[a].output("m_new")]);
+        let word = m.cat(&[unit.output("v_new"), unit.output("m_new")]);
         let word = m.mux(active, state_word, word);
         let word = m.reg_next(&format!("moment_wdata{a}_q"), word).q();
-        moment_banks[a]
-            .input("we", we)
+        bank.input("we", we)
             .input("waddr", moment_waddr)
             .input("wdata", word);
     }
@@ -241,13 +240,10 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
     let reads = (issue.output("issue") & !issue.output("layernorm")) | stream.output("read");
     let reads_matrix = (reads & !layernorm).named("reads_matrix");
     let mut new_words = vec![];
-    for a in 0..lanes {
-        let word = m.pipe(&format!("pad_w{a}"), units[a].output("w_new"), padding);
-        let valid = m.pipe(
-            &format!("pad_valid{a}"),
-            units[a].output("weight_valid"),
-            padding,
-        );
+    for (a, unit) in units.iter().enumerate() {
+        let word = m.pipe(&format!("pad_w{a}"), unit.output("w_new"), padding);
+        let valid = unit.output("weight_valid");
+        let valid = m.pipe(&format!("pad_valid{a}"), valid, padding);
         new_words.push((valid & weights_settled, word));
     }
     // Banks of equal q share one address register: either all read or all write.
@@ -261,8 +257,7 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
         );
         bank_addr.push(m.reg_next(&format!("bank_addr{k}_q"), address).q());
     }
-    for a in 0..lanes {
-        let (valid, word) = new_words[a];
+    for (a, &(valid, word)) in new_words.iter().enumerate() {
         let valid = if a == 0 {
             valid & !write_layernorm
         } else {
@@ -271,7 +266,7 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
         let state_lane = stream.output("lane").eq_const(a as u128);
         let word = m.mux(active, stream.output("data_w").trunc(word.width()), word);
         let wdata = m.reg_next(&format!("bank_wdata{a}_q"), word).q();
-        for k in 0..group {
+        for (k, &address) in bank_addr.iter().enumerate() {
             let b = a * group + k;
             let now = q.eq_const(k as u128);
             let state_here = state_lane & now;
@@ -288,7 +283,7 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
                 .reg_next(&format!("bank_en{b}_q"), read | write)
                 .with_reset(0)
                 .q();
-            m.output(&format!("wb_addr_{b}"), bank_addr[k]);
+            m.output(&format!("wb_addr_{b}"), address);
             m.output(&format!("wb_en_{b}"), en);
             m.output(&format!("wb_we_{b}"), we);
             m.output(&format!("wb_wdata_{b}"), wdata);

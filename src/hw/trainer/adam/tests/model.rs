@@ -161,5 +161,5 @@ pub fn parameter(rng: &mut Pcg64, weights: WeightFormat, moments: MomentFormat) 
 
 /// Biased exponent of stored weight bits.
 pub fn exponent(weights: WeightFormat, bits: u32) -> u32 {
-    weights.decode(bits).to_bits() >> 23 & 0xff
+    (weights.decode(bits).to_bits() >> 23) & 0xff
 }

@@ -142,7 +142,7 @@ impl Rig {
         let words = &self.program.words[k];
         let low = words[0] as u128;
         let high = words.get(1).copied().unwrap_or(0) as u128;
-        self.bench.set("instr", low | high << 64);
+        self.bench.set("instr", low | (high << 64));
         self.bench.set("start", 1);
         self.step();
         self.bench.set("start", 0);
@@ -185,7 +185,7 @@ impl Rig {
 
     /// Beats of the model's state with the given last beat.
     pub fn beats(&self, tail: u128) -> Vec<Beat> {
-        let beat = |s: &Stored| (s.v as u128) << 64 | (s.m as u128) << 32 | s.w as u128;
+        let beat = |s: &Stored| ((s.v as u128) << 64) | ((s.m as u128) << 32) | s.w as u128;
         let all = self.positions.iter().flatten().chain(&self.layernorm);
         let mut beats: Vec<Beat> = all.map(|s| (beat(s), false)).collect();
         beats.push((tail, true));
@@ -376,9 +376,9 @@ fn run(rule: &Rule, banks: usize, lanes: usize) -> Rig {
     assert_eq!(rig.exponents, rig.tile_exponents);
     rig.bench.set("p1", 0x3e00_0002);
     rig.bench.set("p2", 0x3f7f_0001);
-    let tail = (rig.rule.seed as u128) << 96
-        | 0x3f7f_0001u128 << 64
-        | 0x3e00_0002u128 << 32
+    let tail = ((rig.rule.seed as u128) << 96)
+        | (0x3f7f_0001u128 << 64)
+        | (0x3e00_0002u128 << 32)
         | rig.rule.scalars.step as u128;
     for p in [1.0, 0.4] {
         let (beats, _) = rig.read_state(p);
@@ -456,7 +456,7 @@ fn tiles_follow_each_other_without_a_gap() {
         if started.len() < 3 && rig.bench.is("ready") {
             let word = rig.program.words[started.len()].clone();
             let high = word.get(1).copied().unwrap_or(0) as u128;
-            rig.bench.set("instr", word[0] as u128 | high << 64);
+            rig.bench.set("instr", word[0] as u128 | (high << 64));
             rig.bench.set("start", 1);
             started.push(cycle);
         } else {

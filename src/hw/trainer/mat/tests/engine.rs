@@ -20,9 +20,9 @@ fn shape(b: usize) -> Shape {
     Shape {
         b,
         adam_lanes: 1,
-        group_depth: (0..GROUPS).map(|g| 100 + 7 * g).collect(),
+        group_depth: (0..GROUPS).map(|g| 100.max(4 * b) + 7 * g).collect(),
         position_depth: 90,
-        weight_depth: 130,
+        weight_depth: 130.max(5 * b),
         layernorm_words: 4,
         scalar_rows: 4,
         mat_exps: MAT_EXPS,
@@ -72,7 +72,8 @@ fn stream(random: &mut Random, b: usize, mode: Mode, k: usize, depth: usize) -> 
     let (reach, pitch) = match mode {
         Mode::V => (k - 1, random.below(50)),
         Mode::H => {
-            let most = if turns == 0 { 50 } else { (depth - b) / turns };
+            let room = depth.saturating_sub(b + 1);
+            let most = if turns == 0 { 50 } else { room / turns };
             let pitch = random.below(most.min(50) + 1);
             (turns * pitch + b - 1, pitch)
         }
@@ -435,4 +436,6 @@ fn random_programs_equal_the_model() {
     ] {
         compare(b, format, 150, 1000 + b as u64);
     }
+    compare(16, WeightFormat::Bf16, 40, 1016);
+    compare(44, WeightFormat::Bf16, 6, 1044);
 }

@@ -159,9 +159,10 @@ impl Bench {
         let mut s = Stimulus::zero(&self.def, run.rows.len());
         let instr = self.def.input_index("instr").unwrap();
         for (cycle, row) in run.rows.iter().enumerate() {
-            for k in 0..self.def.inputs.len() {
+            let ports = &row[..self.def.inputs.len()];
+            for (k, value) in ports.iter().enumerate() {
                 if k != instr {
-                    s.set(cycle, k, row[k]);
+                    s.set(cycle, k, *value);
                 }
             }
             let word = row[self.def.inputs.len()] as usize;
