@@ -12,7 +12,6 @@ use nfgen::emit::Core;
 use nfgen::reference::{State, Trainer};
 use nfgen::sim::compare::{compare, to_words};
 use nfgen::sim::driver::DriverError;
-use nfgen::sim::icarus;
 use nfgen::sim::trainer::{self as sim, Options, Session, SimError};
 use nfgen::trainer::plan::{self, Plan, Resources, Target};
 
@@ -307,23 +306,4 @@ fn one_changed_operator_is_found_and_named() {
         Err(SimError::Driver(_)) => {}
         Err(other) => panic!("{other}"),
     }
-}
-
-#[test]
-fn icarus_sees_no_x_in_the_smallest_model() {
-    if tools::tool("iverilog").is_none() {
-        return;
-    }
-    let model = model("tiny", &[]);
-    let (plan, core) = machine(&model, 4, None);
-    let folder = tempfile::tempdir().expect("a folder");
-    let report = icarus::run(
-        &plan,
-        &core,
-        &State::init(&model),
-        &windows(&model, 2),
-        folder.path(),
-    )
-    .expect("a run");
-    assert!(report.matched, "{}", report.output);
 }
