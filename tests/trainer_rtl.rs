@@ -12,6 +12,7 @@ use nfgen::emit::Core;
 use nfgen::reference::{State, Trainer};
 use nfgen::sim::compare::{compare, to_words};
 use nfgen::sim::driver::DriverError;
+use nfgen::sim::icarus;
 use nfgen::sim::trainer::{self as sim, Options, Session, SimError};
 use nfgen::trainer::plan::{self, Plan, Resources, Target};
 
@@ -116,11 +117,32 @@ fn takes_shapes_that_divide_nothing_and_every_format() {
     if !verilator() {
         return;
     }
-    let odd = ["embed_dim=9", "heads=3", "ff_dim=13", "seq_len=7", "layers=2", "vocab=131"];
+    let odd = [
+        "embed_dim=9",
+        "heads=3",
+        "ff_dim=13",
+        "seq_len=7",
+        "layers=2",
+        "vocab=131",
+    ];
     for format in [
-        &["weight_format=bf16", "moment_format=fp32", "rounding=nearest"][..],
-        &["weight_format=bf16", "moment_format=bf16", "rounding=stochastic", "head_combine=sum"],
-        &["weight_format=fp24", "moment_format=bf16", "layernorm_optimizer=sgd", "gelu=erf"],
+        &[
+            "weight_format=bf16",
+            "moment_format=fp32",
+            "rounding=nearest",
+        ][..],
+        &[
+            "weight_format=bf16",
+            "moment_format=bf16",
+            "rounding=stochastic",
+            "head_combine=sum",
+        ],
+        &[
+            "weight_format=fp24",
+            "moment_format=bf16",
+            "layernorm_optimizer=sgd",
+            "gelu=erf",
+        ],
     ] {
         let set: Vec<&str> = odd.iter().chain(format).copied().collect();
         train(&model("tiny", &set), 4, 2, 0.0);
@@ -198,7 +220,9 @@ fn forward_only_gives_the_reference_logits_and_changes_nothing() {
     let built = sim::build(&core, None, &options).expect("a simulation model");
     let mut session = Session::start(&plan, &built, &options).expect("a session");
     let state = State::init(&model);
-    session.write_state(&to_words(&model, &state)).expect("written");
+    session
+        .write_state(&to_words(&model, &state))
+        .expect("written");
     let register = |name: &str| core.registers.find(name).expect("a register").offset;
     let mut reference = Trainer::new(&model, state.clone(), 1).expect("a trainer");
     for (n, window) in windows(&model, 3).iter().enumerate() {
@@ -233,20 +257,34 @@ fn registers_follow_their_description_and_bad_samples_are_flagged() {
     let mut session = Session::start(&plan, &built, &options).expect("a session");
     let register = |name: &str| core.registers.find(name).expect("a register").offset;
     let driver = session.driver();
-    assert_eq!(driver.read_register(register("ID")).expect("read"), 0x4E46_5452);
+    assert_eq!(
+        driver.read_register(register("ID")).expect("read"),
+        0x4E46_5452
+    );
     assert_eq!(
         driver.read_register(register("PARAM_COUNT")).expect("read"),
         model.parameters() as u32
     );
     // Byte strobes, read-only and unmapped addresses.
     let scratch = register("SCRATCH");
-    driver.write_register(scratch, 0x1122_3344).expect("written");
-    driver.write_register_raw(scratch, 0xAABB_CCDD, 0b0101).expect("written");
+    driver
+        .write_register(scratch, 0x1122_3344)
+        .expect("written");
+    driver
+        .write_register_raw(scratch, 0xAABB_CCDD, 0b0101)
+        .expect("written");
     assert_eq!(driver.read_register(scratch).expect("read"), 0x11BB_33DD);
-    assert_eq!(driver.write_register_raw(register("ID"), 1, 0xF).expect("answered"), 2);
+    assert_eq!(
+        driver
+            .write_register_raw(register("ID"), 1, 0xF)
+            .expect("answered"),
+        2
+    );
     assert_eq!(driver.read_register_raw(0xFFC).expect("answered").1, 2);
     // A token that is not below vocab: the packet is dropped, the flag rises, no result comes.
-    driver.write_register(register("IRQ_ENABLE"), 3).expect("written");
+    driver
+        .write_register(register("IRQ_ENABLE"), 3)
+        .expect("written");
     let mut window = windows(&model, 1).remove(0);
     window[2] = model.vocab as u32;
     driver.send_tokens(&window).expect("queued");
@@ -258,7 +296,9 @@ fn registers_follow_their_description_and_bad_samples_are_flagged() {
         Err(DriverError::NoProgress { .. })
     ));
     // Soft reset clears the flag; a good sample then trains.
-    driver.write_register(register("CONTROL"), 16).expect("written");
+    driver
+        .write_register(register("CONTROL"), 16)
+        .expect("written");
     let status = driver.read_register(register("STATUS")).expect("read");
     assert_eq!(status >> 4 & 7, 0, "status {status:#x}");
     session
@@ -306,4 +346,23 @@ fn one_changed_operator_is_found_and_named() {
         Err(SimError::Driver(_)) => {}
         Err(other) => panic!("{other}"),
     }
+}
+
+#[test]
+fn icarus_sees_no_x_in_the_smallest_model() {
+    if tools::tool("iverilog").is_none() {
+        return;
+    }
+    let model = model("tiny", &[]);
+    let (plan, core) = machine(&model, 4, None);
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = icarus::run(
+        &plan,
+        &core,
+        &State::init(&model),
+        &windows(&model, 1),
+        folder.path(),
+    )
+    .expect("a run");
+    assert!(report.matched, "{}", report.output);
 }

@@ -4,6 +4,7 @@ pub mod cgla;
 pub mod compare;
 pub mod cosim;
 pub mod driver;
+pub mod icarus;
 pub mod lint;
 pub mod mutate;
 pub mod trainer;
