@@ -78,6 +78,10 @@ fn the_make_fragment_lists_the_sources() {
     std::fs::write(&makefile, text).expect("written");
     let printed = succeeds(
         Command::new(make)
+            // The test itself may run below make.
+            .env_remove("MAKEFLAGS")
+            .env_remove("MAKELEVEL")
+            .arg("--no-print-directory")
             .args(["-f", "Makefile.check", "print"])
             .current_dir(folder.path()),
     );
