@@ -45,7 +45,10 @@ fn the_fp32_adder_equals_a_rust_hdl_kernel() {
             && let Some((a, b, want)) = pending.pop_front()
         {
             let got = adder.get_output("y") as u32;
-            assert_eq!(got, want, "{a:08x} + {b:08x}: ours {got:08x}, rust-hdl {want:08x}");
+            assert_eq!(
+                got, want,
+                "{a:08x} + {b:08x}: ours {got:08x}, rust-hdl {want:08x}"
+            );
             compared += 1;
         }
     }
@@ -72,6 +75,9 @@ fn the_int4_lane_equals_a_rust_hdl_kernel() {
         lane.set_input("w", w.into());
         lane.step();
         let (got, want) = (lane.get_output("sum") as u32, oracle.sum.val().to_u32());
-        assert_eq!(got, want, "{a:08x} x {w:08x}: ours {got:03x}, rust-hdl {want:03x}");
+        assert_eq!(
+            got, want,
+            "{a:08x} x {w:08x}: ours {got:03x}, rust-hdl {want:03x}"
+        );
     }
 }

@@ -45,11 +45,13 @@ impl Logic for Fp32Add {
         // Significands with four bits below, zero for a subnormal.
         self.wide_big.next = bits::<32>(0);
         if self.big.val().get_bits::<8>(23).any() {
-            self.wide_big.next = (bit_cast::<32, 23>(self.big.val().get_bits::<23>(0)) << 4) | 0x0800_0000;
+            self.wide_big.next =
+                (bit_cast::<32, 23>(self.big.val().get_bits::<23>(0)) << 4) | 0x0800_0000;
         }
         self.wide_small.next = bits::<32>(0);
         if self.small.val().get_bits::<8>(23).any() {
-            self.wide_small.next = (bit_cast::<32, 23>(self.small.val().get_bits::<23>(0)) << 4) | 0x0800_0000;
+            self.wide_small.next =
+                (bit_cast::<32, 23>(self.small.val().get_bits::<23>(0)) << 4) | 0x0800_0000;
         }
         // Align; a lost one stays as the lowest bit.
         self.distance.next = bit_cast::<32, 8>(self.big.val().get_bits::<8>(23))
@@ -57,7 +59,9 @@ impl Logic for Fp32Add {
         self.aligned.next = bits::<32>(0);
         if self.distance.val() < 28 {
             self.aligned.next = self.wide_small.val() >> self.distance.val();
-            if ((self.wide_small.val() >> self.distance.val()) << self.distance.val()) != self.wide_small.val() {
+            if ((self.wide_small.val() >> self.distance.val()) << self.distance.val())
+                != self.wide_small.val()
+            {
                 self.aligned.next = (self.wide_small.val() >> self.distance.val()) | 1;
             }
         } else {
@@ -102,12 +106,16 @@ impl Logic for Fp32Add {
             self.zeros1.next = self.zeros2.val() + 1;
         }
         // A one in bit 27 of the sum has the larger operand's exponent; 256 keeps it positive.
-        self.exponent.next = bit_cast::<12, 8>(self.big.val().get_bits::<8>(23)) + 260 - self.zeros1.val();
+        self.exponent.next =
+            bit_cast::<12, 8>(self.big.val().get_bits::<8>(23)) + 260 - self.zeros1.val();
         self.rounded.next = (bit_cast::<36, 12>(self.exponent.val()) << 23)
             + bit_cast::<36, 23>(self.by1.val().get_bits::<23>(8));
-        if self.by1.val().get_bit(7) && (self.by1.val().get_bits::<7>(0).any() || self.by1.val().get_bit(8)) {
+        if self.by1.val().get_bit(7)
+            && (self.by1.val().get_bits::<7>(0).any() || self.by1.val().get_bit(8))
+        {
             self.rounded.next = (bit_cast::<36, 12>(self.exponent.val()) << 23)
-                + bit_cast::<36, 23>(self.by1.val().get_bits::<23>(8)) + 1;
+                + bit_cast::<36, 23>(self.by1.val().get_bits::<23>(8))
+                + 1;
         }
         self.magnitude.next = bit_cast::<32, 31>(self.rounded.val().get_bits::<31>(0));
         if self.rounded.val().get_bits::<12>(23) >= 511 {
