@@ -3,8 +3,6 @@
 use serde::Serialize;
 
 use crate::config::model::ModelConfig;
-use crate::num::schedule::Schedule;
-use crate::reference::state::{Moments, TensorState};
 use crate::reference::{State, TensorId};
 use crate::trainer::layout::{RawParameter, TrainerState};
 
@@ -69,65 +67,15 @@ fn stream_order(model: &ModelConfig) -> (Vec<TensorId>, Vec<TensorId>) {
     (matrices, vectors)
 }
 
-fn raw(tensor: &TensorState) -> impl Iterator<Item = RawParameter> + '_ {
-    (0..tensor.w.len()).map(|i| {
-        let [m, v] = match tensor.moments {
-            Moments::None => [0, 0],
-            _ => tensor.moment_bits(i),
-        };
-        RawParameter {
-            w: tensor.weight_bits(i),
-            m,
-            v,
-        }
-    })
-}
-
 /// The reference's state as the words that the hardware stores.
 pub fn to_words(model: &ModelConfig, state: &State) -> TrainerState {
-    let (matrices, vectors) = stream_order(model);
-    TrainerState {
-        tensors: matrices
-            .iter()
-            .map(|id| raw(state.tensor(*id)).collect())
-            .collect(),
-        layernorm: vectors
-            .iter()
-            .flat_map(|id| raw(state.tensor(*id)).collect::<Vec<_>>())
-            .collect(),
-        step: state.schedule.step,
-        p1: state.schedule.p1.to_bits(),
-        p2: state.schedule.p2.to_bits(),
-        seed: state.seed,
-    }
+    TrainerState::from_reference(model, state)
 }
 
 /// The reference state that holds the given words.
 pub fn from_words(model: &ModelConfig, words: &TrainerState) -> State {
     let mut state = State::init(model);
-    let (matrices, vectors) = stream_order(model);
-    let d = model.embed_dim;
-    let mut fill = |id: TensorId, params: &[RawParameter]| {
-        let tensor = state.tensor_mut(id);
-        for (i, p) in params.iter().enumerate() {
-            tensor.set_weight_bits(i, p.w);
-            if tensor.moments != Moments::None {
-                tensor.set_moment_bits(i, [p.m, p.v]);
-            }
-        }
-    };
-    for (id, params) in matrices.iter().zip(&words.tensors) {
-        fill(*id, params);
-    }
-    for (id, params) in vectors.iter().zip(words.layernorm.chunks(d)) {
-        fill(*id, params);
-    }
-    state.schedule = Schedule {
-        step: words.step,
-        p1: f32::from_bits(words.p1),
-        p2: f32::from_bits(words.p2),
-    };
-    state.seed = words.seed;
+    words.to_reference(model, &mut state);
     state
 }
 
