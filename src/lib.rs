@@ -17,4 +17,5 @@ pub mod hw;
 pub mod num;
 pub mod reference;
 pub mod sim;
+pub mod synth;
 pub mod trainer;

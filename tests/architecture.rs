@@ -43,9 +43,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "dsl",
         ],
     ),
+    ("synth", &["trainer"]),
     (
         "cli",
         &[
+            "synth",
             "config",
             "num",
             "reference",

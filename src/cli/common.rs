@@ -110,6 +110,20 @@ impl EmitArgs {
     }
 }
 
+/// Folder of everything that is built once and kept: the one asked for, `NFGEN_CACHE`, or the user's own.
+pub fn cache_folder(asked: Option<&PathBuf>) -> PathBuf {
+    if let Some(folder) = asked {
+        return folder.clone();
+    }
+    let from = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+    match (from("NFGEN_CACHE"), from("XDG_CACHE_HOME"), from("HOME")) {
+        (Some(folder), ..) => folder.into(),
+        (_, Some(folder), _) => PathBuf::from(folder).join("nfgen"),
+        (_, _, Some(home)) => PathBuf::from(home).join(".cache/nfgen"),
+        _ => std::env::temp_dir().join("nfgen-cache"),
+    }
+}
+
 fn drift_object(difference: &Difference) -> Value {
     let (kind, line) = match difference {
         Difference::Missing { .. } => ("missing", None),

@@ -19,6 +19,7 @@ mod plan;
 mod plot;
 mod reference;
 mod sim;
+mod synth;
 mod train;
 
 use std::process::ExitCode;
@@ -81,6 +82,8 @@ enum Verb {
     Emit(emit::Args),
     /// Train in simulated RTL and compare every word with the reference
     Sim(sim::Args),
+    /// Synthesise the emitted Verilog with Yosys and compare with the plan
+    Synth(synth::Args),
     /// Train a model with the reference trainer
     Train(train::TrainArgs),
     /// Validation loss of a checkpoint
@@ -110,6 +113,7 @@ fn run(verb: Verb, out: &Output) -> Result<Exit, Problems> {
         Verb::Plan(args) => plan::run(args, out),
         Verb::Emit(args) => emit::run(args, out),
         Verb::Sim(args) => sim::run(args, out),
+        Verb::Synth(args) => synth::run(args, out),
         Verb::Train(args) => train::run(args, out),
         Verb::Eval(args) => eval::run(args, out),
         Verb::Generate(args) => generate::run(args, out),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
+use super::common::cache_folder;
 use super::emit::internal;
 use super::plan::{MachineArgs, does_not_fit};
 use super::reference::{CorpusArgs, load_checkpoint, problems, threads};
@@ -11,6 +12,7 @@ use super::{Exit, ModelArgs, Output};
 use crate::compile::trainer::compile;
 use crate::config::{self, Device, ModelConfig, fields};
 use crate::diag::{Diagnostic, Problems};
+use crate::emit::core::rtl_sha256;
 use crate::reference::State;
 use crate::reference::checkpoint::{Checkpoint, write_atomically};
 use crate::reference::corpus::{Order, Sampler};
@@ -108,7 +110,7 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         stalls: args.stalls,
         seed: args.seed,
         waveform: None,
-        cache: cache_folder(&args),
+        cache: cache_folder(args.cache.as_ref()),
         threads: threads(None),
     };
 
@@ -165,21 +167,12 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         let bytes = checkpoint.to_bytes().map_err(problems)?;
         write_atomically(path, &bytes).map_err(problems)?;
     }
-    finish(&plan, &report, out, core_hash(&core))
-}
-
-fn core_hash(core: &crate::emit::Core) -> String {
-    let mut set = crate::emit::FileSet::new();
-    for file in &core.rtl {
-        // Names come from the netlist, which has checked them.
-        if set
-            .insert(format!("rtl/{}", file.name), file.text.as_str())
-            .is_err()
-        {
-            return String::new();
-        }
-    }
-    set.sha256_below("rtl")
+    // The files that were simulated, which with --rtl are the user's.
+    let hash = match &rtl {
+        Some(files) => rtl_sha256(files.iter().map(|(n, t)| (n.as_str(), t.as_str()))),
+        None => core.rtl_sha256(),
+    };
+    finish(&plan, &report, out, hash)
 }
 
 fn finish(
@@ -279,19 +272,6 @@ fn read_rtl(folder: &PathBuf) -> Result<Vec<(String, String)>, Problems> {
         return Err(refuse(format!("{} holds no .v file", folder.display())));
     }
     Ok(files)
-}
-
-fn cache_folder(args: &Args) -> PathBuf {
-    if let Some(folder) = &args.cache {
-        return folder.clone();
-    }
-    let from = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
-    match (from("NFGEN_CACHE"), from("XDG_CACHE_HOME"), from("HOME")) {
-        (Some(folder), ..) => folder.into(),
-        (_, Some(folder), _) => PathBuf::from(folder).join("nfgen"),
-        (_, _, Some(home)) => PathBuf::from(home).join(".cache/nfgen"),
-        _ => std::env::temp_dir().join("nfgen-cache"),
-    }
 }
 
 /// A simulation that could not run, as a diagnostic.

@@ -263,6 +263,32 @@ pub const ALL: &[Code] = &[
         "the Verilog belongs to another plan",
         "BUILD_ID identifies model, shape and programs. --rtl simulates Verilog that was emitted for the same ones.",
     ),
+    code(
+        "nf::synth::cache",
+        "the folder of synthesised modules cannot be used",
+        "Modules are synthesised once and kept by the hash of their sources. --cache DIR or NFGEN_CACHE chooses the folder.",
+    ),
+    code(
+        "nf::synth::family",
+        "the synthesiser does not know the part's family",
+        "Yosys maps to UltraScale+ and 7 series parts. A design for another family can be planned, emitted and simulated.",
+    ),
+    code(
+        "nf::synth::refused",
+        "Yosys refused a module",
+        "Its last lines follow. The emitted Verilog is meant to pass; a memory that exceeds the compiler's limits may not.",
+    ),
+    code(
+        "nf::synth::tool",
+        "Yosys is missing or another release",
+        "Figures of different releases differ by more than the tolerance of the comparison, so one is pinned: the Python \
+         package pyosys 0.70. scripts/install-tools --synth installs it for this folder alone.",
+    ),
+    code(
+        "nf::synth::unknown_module",
+        "--modules names a module that the design does not have",
+        "The help line lists the modules of the design; they depend on the model's sizes and on the array.",
+    ),
 ];
 
 /// The entry of a code; the leading `nf::` may be left out.

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::fileset::sha256;
 use super::regmap::RegisterMap;
 
 /// Direction of a port, seen from the core.
@@ -77,6 +78,27 @@ pub struct Core {
     pub resolved: String,
     /// Estimates of the planner, as `plan --json` shows them.
     pub resources: serde_json::Value,
+}
+
+impl Core {
+    /// The one hash of the Verilog, as `emit`, `sim` and `synth` report it.
+    pub fn rtl_sha256(&self) -> String {
+        let files = self.rtl.iter();
+        rtl_sha256(files.map(|f| (f.name.as_str(), f.text.as_str())))
+    }
+}
+
+/// Hash of `(file name, text)` of the Verilog files of a design: SHA-256 over the lines `hash  rtl/name`, sorted.
+pub fn rtl_sha256<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut lines: Vec<(String, String)> = files
+        .map(|(name, text)| (format!("rtl/{name}"), sha256(text.as_bytes())))
+        .collect();
+    lines.sort();
+    let text: String = lines
+        .iter()
+        .map(|(path, hash)| format!("{hash}  {path}\n"))
+        .collect();
+    sha256(text.as_bytes())
 }
 
 /// Bits of the AXI4-Lite address: 4 KiB of registers.
