@@ -16,6 +16,8 @@ pub mod emit;
 pub mod hw;
 pub mod num;
 pub mod reference;
+pub mod report;
 pub mod sim;
+pub mod sweep;
 pub mod synth;
 pub mod trainer;

@@ -44,9 +44,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("synth", &["trainer"]),
+    ("report", &["config", "trainer"]),
+    ("sweep", &["report"]),
     (
         "cli",
         &[
+            "report",
+            "sweep",
             "synth",
             "config",
             "num",

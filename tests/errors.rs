@@ -260,6 +260,41 @@ const CASES: &[Case] = &[
             "sim", "--model", "tiny", "--corpus", "text.txt", "--stalls", "2",
         ],
     ),
+    case(
+        "nf::report::input",
+        &[("sim.json", "{\"rtl_sha256\": \"0123456789abcdef\"}")],
+        &[
+            "report", "--model", "tiny", "--array", "4", "--sim", "sim.json",
+        ],
+    ),
+    case(
+        "nf::sweep::file",
+        &[(
+            "s.toml",
+            "models = [\"tiny\"]\ndevices = [\"zcu102\"]\narrays = [4]\n",
+        )],
+        &["sweep", "--plan", "s.toml"],
+    ),
+    case(
+        "nf::synth::family",
+        &[],
+        &[
+            "synth", "--device", "vck190", "--model", "tiny", "--array", "4",
+        ],
+    ),
+    case(
+        "nf::synth::unknown_module",
+        &[],
+        &[
+            "synth",
+            "--model",
+            "tiny",
+            "--array",
+            "4",
+            "--modules",
+            "nf_mac_cells",
+        ],
+    ),
 ];
 
 /// Codes whose smallest case is elsewhere, with the place.
@@ -299,6 +334,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "src/cli/sim.rs: needs a machine without Verilator",
     ),
     ("nf::sim::wrong_core", "src/cli/sim.rs: needs Verilator"),
+    ("nf::synth::cache", "src/cli/synth.rs: needs Yosys"),
+    ("nf::synth::refused", "src/cli/synth.rs: needs Yosys"),
+    (
+        "nf::synth::tool",
+        "src/cli/synth.rs: needs a machine without Yosys",
+    ),
 ];
 
 #[test]

@@ -18,7 +18,9 @@ mod output;
 mod plan;
 mod plot;
 mod reference;
+mod report;
 mod sim;
+mod sweep;
 mod synth;
 mod train;
 
@@ -84,6 +86,10 @@ enum Verb {
     Sim(sim::Args),
     /// Synthesise the emitted Verilog with Yosys and compare with the plan
     Synth(synth::Args),
+    /// Write the HTML report of a design: resources, memory map, Gantt picture, cycles
+    Report(report::Args),
+    /// Plan, and if wanted synthesise, every combination of a list of settings
+    Sweep(sweep::Args),
     /// Train a model with the reference trainer
     Train(train::TrainArgs),
     /// Validation loss of a checkpoint
@@ -113,6 +119,8 @@ fn run(verb: Verb, out: &Output) -> Result<Exit, Problems> {
         Verb::Plan(args) => plan::run(args, out),
         Verb::Emit(args) => emit::run(args, out),
         Verb::Sim(args) => sim::run(args, out),
+        Verb::Report(args) => report::run(args, out),
+        Verb::Sweep(args) => sweep::run(args, out),
         Verb::Synth(args) => synth::run(args, out),
         Verb::Train(args) => train::run(args, out),
         Verb::Eval(args) => eval::run(args, out),

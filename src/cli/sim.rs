@@ -19,6 +19,7 @@ use crate::reference::corpus::{Order, Sampler};
 use crate::sim::compare::Difference;
 use crate::sim::trainer::{self as simulation, Options, SimError, SimReport, StepReport};
 use crate::sim::verilate::BuildError;
+use crate::trainer::cycles::Timeline;
 
 /// Array that is simulated when no device is named: small enough that a model builds in seconds.
 const DEFAULT_ARRAY: usize = 8;
@@ -69,6 +70,9 @@ pub struct Args {
     /// Where the waveform of a difference goes
     #[arg(long, value_name = "FILE", default_value = "nfgen-sim.fst")]
     waveform: PathBuf,
+    /// Write when every instruction of the last sample started and retired, for `nfgen report --timeline`
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
     /// Folder of built simulation models [default: $NFGEN_CACHE, else nfgen in the user's cache]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
@@ -167,12 +171,28 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         let bytes = checkpoint.to_bytes().map_err(problems)?;
         write_atomically(path, &bytes).map_err(problems)?;
     }
+    if let (Some(path), Some(timeline)) = (&args.timeline, &report.timeline) {
+        let text = timeline_json(timeline).to_string();
+        write_atomically(path, text.as_bytes()).map_err(problems)?;
+    }
     // The files that were simulated, which with --rtl are the user's.
     let hash = match &rtl {
         Some(files) => rtl_sha256(files.iter().map(|(n, t)| (n.as_str(), t.as_str()))),
         None => core.rtl_sha256(),
     };
     finish(&plan, &report, out, hash)
+}
+
+/// A timeline as `nfgen report --timeline` reads it.
+fn timeline_json(timeline: &Timeline) -> serde_json::Value {
+    let mut object = json!({ "kind": "simulated", "total": timeline.total });
+    for (e, engine) in ["mat", "vec", "adam"].into_iter().enumerate() {
+        object[engine] = json!({
+            "start": timeline.start[e], "ready": timeline.ready[e],
+            "retire": timeline.retire[e], "busy": timeline.busy[e],
+        });
+    }
+    object
 }
 
 fn finish(

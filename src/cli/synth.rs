@@ -2,22 +2,23 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::common::cache_folder;
 use super::emit::internal;
 use super::plan::{MachineArgs, does_not_fit};
 use super::{DeviceArgs, Exit, ModelArgs, Output};
 use crate::compile::trainer::{TOP, compile};
-use crate::config::fields;
 use crate::config::schema::grouped;
+use crate::config::{Device, fields};
 use crate::diag::{Diagnostic, Problems};
 use crate::emit::core::TextFile;
 use crate::synth::compare::{Comparison, Figures, compare};
-use crate::synth::hierarchy::Hierarchy;
+use crate::synth::hierarchy::{Hierarchy, Unit};
 use crate::synth::run::{Synthesised, synthesise};
 use crate::synth::yosys::{Target, Yosys, YosysError};
 use crate::synth::{LEVEL_RULE, MAX_LEVELS, YOSYS_VERSION};
+use crate::trainer::plan::Plan;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -48,89 +49,50 @@ pub struct Args {
 pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     let model = args.model.resolve()?;
     let device = args.device.resolve()?;
-    let Some(family) = device.yosys_family() else {
-        return Err(Diagnostic::new(
-            "nf::synth::family",
-            format!(
-                "Yosys has no synthesis for the family `{}` of {}",
-                device.family, device.name
-            ),
-            "zynq-ultrascale, ultrascale-plus and series7 are possible; `nfgen devices` lists devices",
-        )
-        .into());
-    };
     let plan = args.machine.plan(&model, &device)?;
     if !plan.fits() {
         return Err(does_not_fit(&plan, None).into());
     }
-    let core = compile(&plan, "synthesis", &fields::to_toml(&model)).map_err(internal)?;
-    let hierarchy = Hierarchy::new(&pairs(&core.rtl), TOP).map_err(internal)?;
-    let units = if args.modules.is_empty() {
-        hierarchy.units()
-    } else {
-        let instances = hierarchy.instances();
-        let mut units = vec![];
-        for name in &args.modules {
-            let Some(&n) = instances.get(name) else {
-                let all: Vec<&str> = instances.keys().map(String::as_str).collect();
-                return Err(Diagnostic::new(
-                    "nf::synth::unknown_module",
-                    format!("the design has no module `{name}`"),
-                    format!("its modules: {}", all.join(", ")),
-                )
-                .into());
-            };
-            units.push((hierarchy.unit(name), n));
-        }
-        units
-    };
-
-    let yosys = Yosys::find().map_err(problem)?;
-    out.note(format!(
-        "Yosys {YOSYS_VERSION}, synth_xilinx -family {family}: {} distinct modules of {} instances",
-        units.len(),
-        grouped(hierarchy.instances().values().sum::<usize>() as u64)
-    ));
-    let bar = out.progress(units.len() as u64, "modules");
-    let done = |name: &str| {
-        bar.inc(1);
-        bar.set_message(name.to_string());
-    };
-    let target = Target {
-        family,
-        uram: device.uram > 0,
-    };
-    let cache = cache_folder(args.cache.as_ref()).join("synth");
-    let result = synthesise(
-        &yosys,
-        &hierarchy,
-        &units,
-        &pairs(&core.memories),
-        &target,
-        (usize::from(args.jobs), &cache),
-        &done,
-    );
-    bar.finish_and_clear();
-    let units = result.map_err(problem)?;
-
-    let sources = json!({
-        "rtl_sha256": core.rtl_sha256(),
-        "device": device.name,
-        "model": model.name,
-        "kind": "synthesised",
-        "synthesiser": format!("Yosys {YOSYS_VERSION} synth_xilinx -family {family} -flatten, per unit"),
-        "level_rule": LEVEL_RULE,
-    });
     if !args.modules.is_empty() {
-        let mut object = sources;
+        let run = Run::new(&plan, &device)?;
+        let units = run.units(&args.modules)?;
+        let units = run.synthesise(&units, args.cache.as_ref(), args.jobs.into(), out)?;
+        let mut object = run.sources.clone();
         object["units"] = json!(units);
         out.object(&object);
         out.say(unit_table(&units));
         return Ok(Exit::Done);
     }
-    let comparison = compare(&plan, &hierarchy, units);
+    let done = synthesise_plan(&plan, &device, args.cache.as_ref(), args.jobs.into(), out)?;
+    out.object(&done.object);
+    out.say(report(&done.comparison));
+    Ok(if done.comparison.differences.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Difference
+    })
+}
+
+/// A whole design after synthesis.
+pub struct Whole {
+    pub comparison: Comparison,
+    /// What `--json` prints.
+    pub object: Value,
+}
+
+/// Synthesises all of a plan that fits.
+pub fn synthesise_plan(
+    plan: &Plan,
+    device: &Device,
+    cache: Option<&PathBuf>,
+    jobs: usize,
+    out: &Output,
+) -> Result<Whole, Problems> {
+    let run = Run::new(plan, device)?;
+    let units = run.synthesise(&run.hierarchy.units(), cache, jobs, out)?;
+    let comparison = compare(plan, &run.hierarchy, units);
     let mut object = json!(comparison);
-    for (key, value) in sources.as_object().into_iter().flatten() {
+    for (key, value) in run.sources.as_object().into_iter().flatten() {
         object[key] = value.clone();
     }
     object["verdict"] = json!(if comparison.differences.is_empty() {
@@ -138,13 +100,104 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     } else {
         "mismatch"
     });
-    out.object(&object);
-    out.say(report(&comparison));
-    Ok(if comparison.differences.is_empty() {
-        Exit::Done
-    } else {
-        Exit::Difference
-    })
+    Ok(Whole { comparison, object })
+}
+
+/// A compiled design and where it goes.
+struct Run {
+    hierarchy: Hierarchy,
+    memories: Vec<(String, String)>,
+    family: &'static str,
+    uram: bool,
+    /// What every result says about itself.
+    sources: Value,
+}
+
+impl Run {
+    fn new(plan: &Plan, device: &Device) -> Result<Self, Problems> {
+        let Some(family) = device.yosys_family() else {
+            return Err(Diagnostic::new(
+                "nf::synth::family",
+                format!(
+                    "Yosys has no synthesis for the family `{}` of {}",
+                    device.family, device.name
+                ),
+                "zynq-ultrascale, ultrascale-plus and series7 are possible; `nfgen devices` lists devices",
+            )
+            .into());
+        };
+        let core = compile(plan, "synthesis", &fields::to_toml(&plan.model)).map_err(internal)?;
+        Ok(Run {
+            hierarchy: Hierarchy::new(&pairs(&core.rtl), TOP).map_err(internal)?,
+            memories: pairs(&core.memories),
+            family,
+            uram: device.uram > 0,
+            sources: json!({
+                "rtl_sha256": core.rtl_sha256(),
+                "device": device.name,
+                "model": plan.model.name,
+                "kind": "synthesised",
+                "synthesiser": format!("Yosys {YOSYS_VERSION} synth_xilinx -family {family} -flatten, per unit"),
+                "level_rule": LEVEL_RULE,
+            }),
+        })
+    }
+
+    /// Units of named modules.
+    fn units(&self, names: &[String]) -> Result<Vec<(Unit, usize)>, Problems> {
+        let instances = self.hierarchy.instances();
+        names
+            .iter()
+            .map(|name| match instances.get(name) {
+                Some(&n) => Ok((self.hierarchy.unit(name), n)),
+                None => {
+                    let all: Vec<&str> = instances.keys().map(String::as_str).collect();
+                    Err(Diagnostic::new(
+                        "nf::synth::unknown_module",
+                        format!("the design has no module `{name}`"),
+                        format!("its modules: {}", all.join(", ")),
+                    )
+                    .into())
+                }
+            })
+            .collect()
+    }
+
+    fn synthesise(
+        &self,
+        units: &[(Unit, usize)],
+        cache: Option<&PathBuf>,
+        jobs: usize,
+        out: &Output,
+    ) -> Result<Vec<Synthesised>, Problems> {
+        let yosys = Yosys::find().map_err(problem)?;
+        out.note(format!(
+            "Yosys {YOSYS_VERSION}, synth_xilinx -family {}: {} distinct modules of {} instances",
+            self.family,
+            units.len(),
+            grouped(self.hierarchy.instances().values().sum::<usize>() as u64)
+        ));
+        let bar = out.progress(units.len() as u64, "modules");
+        let done = |name: &str| {
+            bar.inc(1);
+            bar.set_message(name.to_string());
+        };
+        let target = Target {
+            family: self.family,
+            uram: self.uram,
+        };
+        let result = synthesise(
+            &yosys,
+            &self.hierarchy,
+            units,
+            &self.memories,
+            &target,
+            (jobs, &cache_folder(cache).join("synth")),
+            &done,
+        );
+        bar.finish_and_clear();
+        result.map_err(problem)
+    }
 }
 
 fn pairs(files: &[TextFile]) -> Vec<(String, String)> {

@@ -244,6 +244,11 @@ pub fn load_device(name_or_file: &str) -> Result<Device, Problems> {
     parse(&stem, name_or_file, &text)
 }
 
+/// Parses the text of a device file. `file` is how places are reported.
+pub fn parse_device(name: &str, file: &str, text: &str) -> Result<Device, Problems> {
+    parse(name, file, text)
+}
+
 fn parse(name: &str, file: &str, text: &str) -> Result<Device, Problems> {
     let mut problems = Problems::default();
     let source = SourceText::new(file, text);

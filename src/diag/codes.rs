@@ -223,6 +223,12 @@ pub const ALL: &[Code] = &[
         "A training window has seq_len + 1 tokens: the inputs and, shifted by one, their targets.",
     ),
     code(
+        "nf::report::input",
+        "a file for the report cannot be read or belongs to another design",
+        "A report shows one design. The objects of `synth` and `sim` carry the hash of their Verilog, and it must be the \
+         one that the same options emit.",
+    ),
+    code(
         "nf::sim::build",
         "Verilator refused the design",
         "Usually the Verilog given with --rtl has an error; Verilator's own messages follow, and the whole log is kept.",
@@ -262,6 +268,12 @@ pub const ALL: &[Code] = &[
         "nf::sim::wrong_core",
         "the Verilog belongs to another plan",
         "BUILD_ID identifies model, shape and programs. --rtl simulates Verilog that was emitted for the same ones.",
+    ),
+    code(
+        "nf::sweep::file",
+        "a sweep file, a job or a folder of results cannot be used",
+        "A sweep file is TOML with the lists models and devices, and optionally array, adam_lanes, groups, clock_mhz, synth \
+         and a table [set] of model keys. Jobs and results are JSON, written by `nfgen sweep`.",
     ),
     code(
         "nf::synth::cache",

@@ -80,6 +80,7 @@ impl Simulator {
                     top: "nf_cgla_top",
                     verilog: &verilog,
                     memory: &[],
+                    configuration: "",
                     harness: ("cgla_harness.cpp", &harness),
                     optimise: Optimise::Speed,
                     trace: false,

@@ -258,6 +258,7 @@ impl Model {
                 top: &def.name,
                 verilog,
                 memory: &memory,
+                configuration: "",
                 harness: ("cosim_main.cpp", &harness),
                 optimise: Optimise::Build,
                 trace: false,

@@ -224,6 +224,23 @@ impl Driver {
         })
     }
 
+    /// When the instructions of the last sample started, left their engine ready and retired: per engine (array, vector
+    /// unit, Adam) three lists of cycles since the sample began. Empty when the model does not show its sequencers.
+    pub fn events(&mut self) -> Result<[[Vec<u64>; 3]; 3], DriverError> {
+        const DURING: &str = "events";
+        self.send(DURING, &[14])?;
+        self.receive::<1>(DURING)?;
+        let mut all: [[Vec<u64>; 3]; 3] = Default::default();
+        for list in all.iter_mut().flatten() {
+            let [n] = self.receive(DURING)?;
+            for _ in 0..n {
+                let [cycle] = self.receive(DURING)?;
+                list.push(u64::from(cycle));
+            }
+        }
+        Ok(all)
+    }
+
     /// Ends the model and closes its waveform.
     pub fn finish(mut self) -> Result<(), DriverError> {
         self.send("end", &[9])?;

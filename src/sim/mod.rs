@@ -7,5 +7,6 @@ pub mod driver;
 pub mod icarus;
 pub mod lint;
 pub mod mutate;
+pub mod phases;
 pub mod trainer;
 pub mod verilate;

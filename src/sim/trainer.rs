@@ -6,11 +6,15 @@ use serde::Serialize;
 
 use super::compare::{Comparison, Difference, compare, from_words, to_words};
 use super::driver::{Beat, Driver, DriverError};
+use super::phases::{
+    OperatorComparison, PhaseComparison, observed, operators, phases, watched_signals,
+};
 use super::verilate::{BuildError, Job, Optimise, Verilator};
 use crate::compile::trainer::TOP;
 use crate::config::ModelConfig;
 use crate::emit::core::Core;
 use crate::reference::{ReferenceError, State, Trainer};
+use crate::trainer::cycles::Timeline;
 use crate::trainer::layout::{TrainerState, beats_to_state, state_to_beats};
 use crate::trainer::plan::Plan;
 
@@ -74,6 +78,12 @@ pub struct SimReport {
     pub stall_cycles: u64,
     /// All cycles simulated, state transfers included.
     pub simulated_cycles: u64,
+    /// Cycles of the last sample by engine and phase, against the plan.
+    pub phases: Vec<PhaseComparison>,
+    pub operators: Vec<OperatorComparison>,
+    /// When every instruction of the last sample started and retired.
+    #[serde(skip)]
+    pub timeline: Option<Timeline>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_difference: Option<Difference>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,6 +126,7 @@ pub fn build(
             verilog: verilog.unwrap_or(&own),
             memory: &memory,
             harness: (&harness.name, &harness.text),
+            configuration: &watched_signals(),
             optimise: Optimise::Speed,
             trace: options.waveform.is_some(),
         },
@@ -270,6 +281,11 @@ pub fn run(
         }
     }
     report.cycles_per_step = cycles_total as f64 / f64::from(report.steps.max(1));
+    report.timeline = observed(plan, session.driver.events()?);
+    if let Some(timeline) = &report.timeline {
+        report.operators = operators(plan, timeline);
+        report.phases = phases(&report.operators);
+    }
     let counters = session.driver.counters()?;
     report.stall_cycles = counters.stalled;
     report.simulated_cycles = counters.cycles;

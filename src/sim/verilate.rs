@@ -43,10 +43,15 @@ pub struct Job<'a> {
     pub memory: &'a [(String, String)],
     /// (file name, text) of the C++ harness.
     pub harness: (&'a str, &'a str),
+    /// Verilator configuration: signals that the harness reads. Empty for none.
+    pub configuration: &'a str,
     pub optimise: Optimise,
     /// Build with FST tracing.
     pub trace: bool,
 }
+
+/// File name of a job's configuration.
+const CONFIGURATION: &str = "nf_signals.vlt";
 
 /// The installed Verilator.
 #[derive(Clone, Debug)]
@@ -106,6 +111,9 @@ impl Verilator {
             write(name, text)?;
         }
         write(job.harness.0, job.harness.1)?;
+        if !job.configuration.is_empty() {
+            write(CONFIGURATION, job.configuration)?;
+        }
         self.run(job, dir, cache)?;
         // Keep the model and its memory files; the objects are only ballast.
         let keep = dir.join("keep");
@@ -138,6 +146,7 @@ impl Verilator {
         }
         part(job.harness.0);
         part(job.harness.1);
+        part(job.configuration);
         hash.finalize()[..12]
             .iter()
             .map(|b| format!("{b:02x}"))
@@ -162,6 +171,9 @@ impl Verilator {
         }
         if job.trace {
             command.arg("--trace-fst");
+        }
+        if !job.configuration.is_empty() {
+            command.arg(CONFIGURATION);
         }
         for (name, _) in job.verilog {
             command.arg(name);

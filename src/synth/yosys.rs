@@ -156,6 +156,9 @@ impl Yosys {
     }
 }
 
+/// Attribute of a ROM that is made of look-up tables.
+const DISTRIBUTED_ROM: &str = "rom_style = \"distributed\"";
+
 /// Files and commands of one run.
 struct Job {
     files: Vec<(String, String)>,
@@ -185,6 +188,14 @@ impl Job {
             }
             files.push((format!("{name}.v"), text.clone()));
             script += &format!("read_verilog -DSYNTHESIS {name}.v\n");
+        }
+        // Yosys takes `distributed` for RAM primitives, which have a write port; Vivado's meaning is look-up tables.
+        if unit
+            .modules
+            .iter()
+            .any(|m| hierarchy.modules[m].text.contains(DISTRIBUTED_ROM))
+        {
+            script += "setattr -set rom_style \"logic\" a:rom_style=distributed\n";
         }
         let uram = if target.uram { " -uram" } else { "" };
         script += &format!(
