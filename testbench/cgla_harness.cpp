@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives nf_cgla_top: AXI4-Lite host, one memory with a read port per group and a write port.
+// Drives nf_cgla: AXI4-Lite host, one memory with a read port per group and a write port.
 //
 // Every read port transfers at most one 16-byte beat per cycle and, by a seeded coin, only in a
 // given share of the cycles; the first beat of a burst comes no earlier than `latency` cycles
@@ -11,16 +11,17 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <utility>
 #include <vector>
 
-#include "Vnf_cgla_top.h"
+#include "Vnf_cgla.h"
 #include "verilated.h"
 
 namespace {
 
 constexpr int kPorts = @PORTS@;
 
-Vnf_cgla_top* top;
+Vnf_cgla* top;
 std::vector<uint8_t> memory;
 uint64_t cycle = 0;
 uint32_t violations = 0;
@@ -63,7 +64,8 @@ struct Write {
 };
 std::deque<uint64_t> write_addresses;
 std::deque<Write> write_data;
-std::deque<uint64_t> responses;
+// When a response is due, and what it says.
+std::deque<std::pair<uint64_t, int>> responses;
 bool awready = false;
 bool wready = false;
 bool bvalid = false;
@@ -72,6 +74,7 @@ struct Pins {
     CData* arready;
     CData* rvalid;
     CData* rlast;
+    CData* rresp;
     uint32_t* rdata;
     const CData* arvalid;
     const CData* rready;
@@ -95,20 +98,20 @@ void tick() {
         *pins[p].rvalid = port.rvalid;
         if (port.rvalid) {
             const Burst& burst = port.bursts.front();
-            if (burst.address + 16 <= memory.size()) {
-                memcpy(pins[p].rdata, &memory[burst.address], 16);
-            } else {
-                violation("read outside the memory");
-            }
+            // Outside the memory there is an error response, as on a real interconnect.
+            const bool inside = burst.address + 16 <= memory.size();
+            if (inside) memcpy(pins[p].rdata, &memory[burst.address], 16);
+            *pins[p].rresp = inside ? 0 : 2;
             *pins[p].rlast = burst.beats == 1;
         }
     }
     awready = random16() >= busy_share;
     wready = random16() >= busy_share;
-    bvalid = !responses.empty() && cycle >= responses.front();
+    bvalid = !responses.empty() && cycle >= responses.front().first;
     top->m_axi_w_awready = awready;
     top->m_axi_w_wready = wready;
     top->m_axi_w_bvalid = bvalid;
+    top->m_axi_w_bresp = bvalid ? responses.front().second : 0;
     top->eval();
 
     // Transfers of this cycle.
@@ -149,20 +152,19 @@ void tick() {
     while (!write_addresses.empty() && !write_data.empty()) {
         const uint64_t address = write_addresses.front();
         const Write& write = write_data.front();
-        if (address + 16 <= memory.size()) {
+        const bool inside = address + 16 <= memory.size();
+        if (inside) {
             const uint8_t* bytes = reinterpret_cast<const uint8_t*>(write.data);
             for (int i = 0; i < 16; ++i)
                 if (write.strobe >> i & 1) memory[address + i] = bytes[i];
-        } else {
-            violation("write outside the memory");
         }
         write_addresses.pop_front();
         write_data.pop_front();
-        responses.push_back(cycle + latency / 2);
+        responses.push_back({cycle + latency / 2, inside ? 0 : 2});
     }
-    top->clk = 1;
+    top->aclk = 1;
     top->eval();
-    top->clk = 0;
+    top->aclk = 0;
     top->eval();
     ++cycle;
 }
@@ -171,23 +173,19 @@ bool write_register(uint32_t address, uint32_t value) {
     top->s_axil_awaddr = address;
     top->s_axil_awvalid = 1;
     top->s_axil_wdata = value;
+    top->s_axil_wstrb = 15;
     top->s_axil_wvalid = 1;
     top->s_axil_bready = 1;
     for (int wait = 0; wait < 1000; ++wait) {
         top->eval();
-        const bool taken = top->s_axil_awready && top->s_axil_wready;
+        const bool address_taken = top->s_axil_awvalid && top->s_axil_awready;
+        const bool data_taken = top->s_axil_wvalid && top->s_axil_wready;
+        const bool answered = top->s_axil_bvalid;
+        const int response = top->s_axil_bresp;
         tick();
-        if (taken) {
-            top->s_axil_awvalid = 0;
-            top->s_axil_wvalid = 0;
-            for (int more = 0; more < 1000; ++more) {
-                top->eval();
-                const bool answered = top->s_axil_bvalid;
-                tick();
-                if (answered) return true;
-            }
-            return false;
-        }
+        if (address_taken) top->s_axil_awvalid = 0;
+        if (data_taken) top->s_axil_wvalid = 0;
+        if (answered) return response == 0;
     }
     return false;
 }
@@ -201,8 +199,9 @@ bool read_register(uint32_t address, uint32_t* value) {
         top->eval();
         if (taken && top->s_axil_rvalid) {
             *value = top->s_axil_rdata;
+            const bool fine = top->s_axil_rresp == 0;
             tick();
-            return true;
+            return fine;
         }
         const bool now = top->s_axil_arready;
         tick();
@@ -235,12 +234,13 @@ void put(uint32_t value) {
 
 int main(int argc, char** argv) {
     Verilated::commandArgs(argc, argv);
-    top = new Vnf_cgla_top;
+    top = new Vnf_cgla;
     bind_ports();
-    top->clk = 0;
-    top->rst = 1;
+    top->aclk = 0;
+    top->aresetn = 0;
     for (int i = 0; i < 8; ++i) tick();
-    top->rst = 0;
+    top->aresetn = 1;
+    for (int i = 0; i < 40; ++i) tick();
     uint64_t launch_cycle = 0;
     for (;;) {
         switch (get()) {
@@ -296,6 +296,12 @@ int main(int argc, char** argv) {
                 busy_share = get();
                 random_state = get() * 0x9e3779b97f4a7c15ull + 1;
                 put(0);
+                break;
+            }
+            case 6: {  // write a register: address, value
+                const uint32_t address = get();
+                const uint32_t value = get();
+                put(write_register(address, value) ? 0 : 1);
                 break;
             }
             default:

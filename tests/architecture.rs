@@ -27,7 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("emit", &["config", "dsl"]),
     (
         "compile",
-        &["config", "num", "dsl", "hw", "trainer", "emit"],
+        &["config", "num", "dsl", "hw", "trainer", "cgla", "emit"],
     ),
     (
         "sim",

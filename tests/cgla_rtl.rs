@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use nfgen::bitnet::backend::Backend;
 use nfgen::bitnet::cpu::project_by_definition;
 use nfgen::bitnet::quant::Activations;
-use nfgen::bitnet::ternary::{StreamFormat, TernaryMatrix};
+use nfgen::bitnet::ternary::{StreamFormat, TernaryMatrix, weight_stream};
 use nfgen::cgla::backend::ArrayBackend;
 use nfgen::cgla::model::ArrayModel;
 use nfgen::cgla::paper::{self, Combine, Streams};
+use nfgen::cgla::schedule::WidePlan;
 use nfgen::cgla::timing::MemoryModel;
-use nfgen::cgla::{ArrayConfig, LaneSign, Launch, Machine, int8};
+use nfgen::cgla::{ArrayConfig, LaneSign, Launch, LaunchResult, Machine, int8};
 use nfgen::sim::cgla::{Simulator, Stalls};
 use rand::{RngExt, SeedableRng};
 
@@ -99,6 +100,29 @@ fn rtl_equals_the_definition() {
     }
 }
 
+/// Runs every launch from its printed text.
+struct FromText<'a>(&'a mut dyn Machine);
+
+impl Machine for FromText<'_> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn config(&self) -> &ArrayConfig {
+        self.0.config()
+    }
+
+    fn place(&mut self, bytes: &[u8]) -> nfgen::cgla::Result<u64> {
+        self.0.place(bytes)
+    }
+
+    fn run(&mut self, launch: &Launch) -> nfgen::cgla::Result<LaunchResult> {
+        let read = Launch::parse(&launch.to_string(), self.0.config())?;
+        assert_eq!(&read, launch);
+        self.0.run(&read)
+    }
+}
+
 fn bytes(count: usize, seed: u64) -> Vec<i8> {
     let mut rng = rand_pcg::Pcg64::seed_from_u64(seed);
     (0..count).map(|_| rng.random()).collect()
@@ -106,6 +130,25 @@ fn bytes(count: usize, seed: u64) -> Vec<i8> {
 
 /// Everything that only configuration words change, on one machine.
 fn all_programs(machine: &mut dyn Machine) {
+    let machine = &mut FromText(machine);
+    // The wide schedule, both weight streams, K and N that divide nothing.
+    let (w, mut a) = random(21, 777, 2, 11);
+    if machine.config().lane_sign == LaneSign::Signed {
+        // 120 to 127 wrap in signed lanes; the backend corrects them, a bare launch does not.
+        a.values.iter_mut().for_each(|v| *v = (*v).min(119));
+    }
+    for format in [StreamFormat::TwoBit, StreamFormat::FiveTrits] {
+        let at = machine.place(&weight_stream(&w, format)).unwrap();
+        let plan = WidePlan::new(machine.config(), 21, 777, 2, format).unwrap();
+        let launch = plan.launch(&a.values, at, true).unwrap();
+        let outputs = machine.run(&launch).unwrap().outputs;
+        assert_eq!(
+            plan.collect(&outputs).unwrap(),
+            project_by_definition(&w, &a),
+            "wide, {format:?}"
+        );
+    }
+
     // The published schedule, unfused and fused, over several windows.
     let weights: Vec<i8> = bytes(3000, 3).iter().map(|w| w.rem_euclid(3) - 1).collect();
     let acts = bytes(3000, 4);
@@ -212,4 +255,73 @@ fn extreme_rows_are_exact_on_the_model() {
         let acts = Activations::from_int8(1, 6912, vec![value; 6912]).unwrap();
         assert_eq!(backend.project(&weights, &acts).unwrap(), [expected; 4]);
     }
+}
+
+/// A stalled memory changes the time, never the results; the same seed gives the same time.
+#[test]
+fn seeds_and_stalls_change_cycles_and_nothing_else() {
+    let (w, a) = random(64, 512, 1, 12);
+    let expected = project_by_definition(&w, &a);
+    let mut cycles = vec![];
+    for (busy, seed) in [(0.0, 1), (0.0, 1), (0.0, 2), (0.6, 1)] {
+        let Some(rtl) = simulator(small(LaneSign::UnsignedLo), Stalls { busy, seed }) else {
+            return;
+        };
+        let mut backend = ArrayBackend::new(rtl, StreamFormat::TwoBit);
+        assert_eq!(backend.project(&w, &a).unwrap(), expected);
+        cycles.push(backend.stats().phases.total);
+    }
+    assert_eq!(cycles[0], cycles[1]);
+    assert_ne!(cycles[0], cycles[2]);
+    assert!(cycles[3] > cycles[0] + 20, "{cycles:?}");
+}
+
+/// The cycle model stands for the simulation in the whole-model figures.
+#[test]
+fn the_cycle_model_is_within_two_percent() {
+    for format in [StreamFormat::TwoBit, StreamFormat::FiveTrits] {
+        let build = small(LaneSign::UnsignedLo);
+        let Some(rtl) = simulator(build, Stalls::default()) else {
+            return;
+        };
+        let mut simulated = ArrayBackend::new(rtl, format);
+        let model = ArrayModel::new(build, MemoryModel::default()).unwrap();
+        let mut modelled = ArrayBackend::new(model, format);
+        for (rows, cols) in [(640, 2560), (256, 5120), (701, 1000)] {
+            let (w, a) = random(rows, cols, 1, 13);
+            let cycles = |backend: &mut dyn Backend| {
+                let before = backend.stats().phases.total;
+                backend.project(&w, &a).unwrap();
+                backend.stats().phases.total - before
+            };
+            let (s, m) = (cycles(&mut simulated), cycles(&mut modelled));
+            let deviation = m as f64 / s as f64 - 1.0;
+            assert!(deviation.abs() < 0.02, "{rows} x {cols}: {m} against {s}");
+        }
+    }
+}
+
+/// An address outside the memory is an error of the launch, not a wrong result.
+#[test]
+fn an_error_response_of_the_memory_is_reported() {
+    let stalls = Stalls { busy: 0.1, seed: 5 };
+    let Some(mut rtl) = simulator(small(LaneSign::UnsignedLo), stalls) else {
+        return;
+    };
+    let (w, a) = random(16, 256, 1, 14);
+    let format = StreamFormat::TwoBit;
+    let plan = WidePlan::new(rtl.config(), 16, 256, 1, format).unwrap();
+    let outside = plan.launch(&a.values, 1 << 31, true).unwrap();
+    let text = rtl.run(&outside).unwrap_err().to_string();
+    assert!(text.contains("read outside the memory"), "{text}");
+    // The next launch starts clean.
+    let at = rtl.place(&weight_stream(&w, format)).unwrap();
+    let outputs = rtl
+        .run(&plan.launch(&a.values, at, true).unwrap())
+        .unwrap()
+        .outputs;
+    assert_eq!(
+        plan.collect(&outputs).unwrap(),
+        project_by_definition(&w, &a)
+    );
 }

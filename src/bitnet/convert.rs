@@ -39,6 +39,17 @@ pub fn convert(
     dtype: TensorType,
     to: I2sLayout,
 ) -> Result<(GgufWriter, ConvertReport)> {
+    convert_with(file, from, dtype, to, &mut || {})
+}
+
+/// [`convert`], calling `done` at each tensor.
+pub fn convert_with(
+    file: &GgufFile,
+    from: I2sLayout,
+    dtype: TensorType,
+    to: I2sLayout,
+    done: &mut dyn FnMut(),
+) -> Result<(GgufWriter, ConvertReport)> {
     let mut writer = GgufWriter::new();
     let mut report = ConvertReport::default();
     for (name, value) in &file.keys {
@@ -52,6 +63,7 @@ pub fn convert(
         }
     }
     for tensor in &file.tensors {
+        done();
         if !tensor.dtype.is_ternary() && !is_projection(&tensor.name) {
             writer.tensor(
                 tensor.name.clone(),

@@ -1,9 +1,12 @@
 //! The transformer: norms, rotary positions, grouped attention, squared-ReLU feed-forward, and
 //! every `BitLinear` through a [`Backend`].
 
+use std::time::{Duration, Instant};
+
 use rayon::prelude::*;
 
 use super::backend::Backend;
+use super::kernels::dot_f32;
 use super::model::{FloatMatrix, Model};
 use super::quant::{Activations, Epilogue, Quantiser, apply_epilogue, quantise};
 use super::ternary::TernaryMatrix;
@@ -40,6 +43,7 @@ pub struct Decoder<'m> {
     keys: Vec<Vec<f32>>,
     values: Vec<Vec<f32>>,
     position: usize,
+    head_time: Duration,
 }
 
 impl<'m> Decoder<'m> {
@@ -52,7 +56,13 @@ impl<'m> Decoder<'m> {
             keys: vec![Vec::new(); layers],
             values: vec![Vec::new(); layers],
             position: 0,
+            head_time: Duration::ZERO,
         }
+    }
+
+    /// Time spent so far in the output matrix, which no backend takes.
+    pub fn head_time(&self) -> Duration {
+        self.head_time
     }
 
     /// Tokens consumed so far.
@@ -93,10 +103,10 @@ impl<'m> Decoder<'m> {
         self.position += tokens.len();
         let last = &x[x.len() - width..];
         let hidden = rms_norm(last, &model.output_norm, config.norm_epsilon);
-        Ok(logits(
-            model.output.as_ref().unwrap_or(&model.embedding),
-            &hidden,
-        ))
+        let started = Instant::now();
+        let logits = logits(model.output.as_ref().unwrap_or(&model.embedding), &hidden);
+        self.head_time += started.elapsed();
+        Ok(logits)
     }
 
     fn attention(&mut self, index: usize, x: &mut [f32], backend: &mut dyn Backend) -> Result<()> {
@@ -234,7 +244,7 @@ fn attend(
         start..(start + q.len()).min(rows.len())
     };
     let mut scores: Vec<f32> = (0..seen)
-        .map(|p| dot(q, &keys[of(keys, p)]) * scale)
+        .map(|p| dot_f32(q, &keys[of(keys, p)]) * scale)
         .collect();
     let largest = scores.iter().fold(f32::NEG_INFINITY, |m, &s| m.max(s));
     let mut sum = 0.0;
@@ -250,33 +260,13 @@ fn attend(
     }
 }
 
-/// Dot product in sixteen interleaved partial sums: a fixed order that vectorises.
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0f32; 16];
-    let (a_chunks, b_chunks) = (a.chunks_exact(16), b.chunks_exact(16));
-    let tail: f32 = a_chunks
-        .remainder()
-        .iter()
-        .zip(b_chunks.remainder())
-        .map(|(x, y)| x * y)
-        .sum();
-    for (a, b) in a_chunks.zip(b_chunks) {
-        for lane in 0..16 {
-            sums[lane] += a[lane] * b[lane];
-        }
-    }
-    sums.iter().sum::<f32>() + tail
-}
-
 fn logits(matrix: &FloatMatrix, hidden: &[f32]) -> Vec<f32> {
     let mut out = vec![0f32; matrix.rows()];
     out.par_chunks_mut(256)
         .enumerate()
         .for_each(|(chunk, out)| {
-            let mut row = vec![0f32; hidden.len()];
             for (offset, out) in out.iter_mut().enumerate() {
-                matrix.read_row(chunk * 256 + offset, &mut row);
-                *out = dot(hidden, &row);
+                *out = matrix.dot_row(chunk * 256 + offset, hidden);
             }
         });
     out

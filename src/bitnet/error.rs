@@ -37,6 +37,18 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Puts the name of a file in front of what is wrong with its contents.
+    pub fn in_file(self, path: &std::path::Path) -> Self {
+        let named = |text: String| format!("{}: {text}", path.display());
+        match self {
+            Self::Format(text) => Self::Format(named(text)),
+            Self::Unsupported(text) => Self::Unsupported(named(text)),
+            Self::Data(text) => Self::Data(named(text)),
+            Self::Shape(text) => Self::Shape(named(text)),
+            other => other,
+        }
+    }
+
     /// Wraps an operating system error with its path.
     pub fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::Io {

@@ -69,7 +69,16 @@ pub fn read_given(path: &std::path::Path) -> Result<Given> {
 }
 
 /// Makes the file.
-pub fn make_model(options: &MakeOptions, mut given: Given) -> Result<GgufWriter> {
+pub fn make_model(options: &MakeOptions, given: Given) -> Result<GgufWriter> {
+    make_model_with(options, given, &mut || {})
+}
+
+/// [`make_model`], calling `made` behind each of the `7 * layers` projections.
+pub fn make_model_with(
+    options: &MakeOptions,
+    mut given: Given,
+    made: &mut dyn FnMut(),
+) -> Result<GgufWriter> {
     check(options)?;
     let shape = options.shape;
     let mut rng = rand_pcg::Pcg64::seed_from_u64(options.seed);
@@ -123,6 +132,7 @@ pub fn make_model(options: &MakeOptions, mut given: Given) -> Result<GgufWriter>
             };
             let data = matrix.encode(options.dtype, options.layout, &name)?;
             writer.tensor(name, &[p.cols as u64, p.rows as u64], options.dtype, data)?;
+            made();
         }
     }
     if let Some(name) = given.keys().next() {

@@ -17,6 +17,7 @@ pub mod decoder;
 pub mod error;
 pub mod gguf;
 pub mod inspect;
+pub mod kernels;
 pub mod make;
 pub mod model;
 pub mod quant;

@@ -1,6 +1,7 @@
 //! A decoder's sizes and weights, read from a GGUF file.
 
 use super::gguf::{Bytes, GgufFile, TensorInfo, TensorType};
+use super::kernels::{dot_f16, dot_f32};
 use super::shapes::Shape;
 use super::ternary::{I2sLayout, Scales, TernaryMatrix};
 use super::{Error, Result};
@@ -166,6 +167,22 @@ impl FloatMatrix {
         self.rows
     }
 
+    /// Dot product of row `row` with `x`, in the order of [`dot_f32`].
+    pub fn dot_row(&self, row: usize, x: &[f32]) -> f32 {
+        if self.half {
+            let bytes = 2 * self.cols;
+            return dot_f16(x, &self.data[row * bytes..(row + 1) * bytes]);
+        }
+        let mut values = vec![0.0; self.cols];
+        self.read_row(row, &mut values);
+        dot_f32(x, &values)
+    }
+
+    /// Bytes of the matrix.
+    pub fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
     /// Writes row `row` as single precision.
     pub fn read_row(&self, row: usize, out: &mut [f32]) {
         use half::slice::HalfFloatSliceExt;
@@ -204,6 +221,28 @@ pub struct Model {
 }
 
 impl Model {
+    /// Bytes of weights that a token reads: packed trits of every projection, and the output
+    /// matrix.
+    pub fn weight_bytes_per_token(&self) -> u64 {
+        let ternary: usize = self
+            .layers
+            .iter()
+            .flat_map(|l| {
+                [
+                    &l.attn_q,
+                    &l.attn_k,
+                    &l.attn_v,
+                    &l.attn_output,
+                    &l.ffn_gate,
+                    &l.ffn_up,
+                    &l.ffn_down,
+                ]
+            })
+            .map(|m| m.rows() * m.row_bytes())
+            .sum();
+        (ternary + self.output.as_ref().unwrap_or(&self.embedding).bytes()) as u64
+    }
+
     /// Reads every weight; ternary tensors are checked code by code.
     pub fn from_gguf(file: &GgufFile, layout: I2sLayout) -> Result<Self> {
         let config = ModelConfig::from_gguf(file)?;

@@ -8,13 +8,17 @@ pub mod bench;
 pub mod config;
 pub mod error;
 pub mod experiments;
+pub mod image;
 pub mod int8;
 pub mod isa;
 pub mod launch;
 pub mod model;
 pub mod packet;
 pub mod paper;
+pub mod registers;
+pub mod resources;
 pub mod rtl;
+pub mod sample;
 pub mod schedule;
 pub mod timing;
 

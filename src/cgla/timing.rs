@@ -33,7 +33,7 @@ impl MemoryModel {
 }
 
 /// Cycles of one register write of the host.
-const REGISTER_WRITE: u32 = 2;
+const REGISTER_WRITE: u32 = 3;
 /// From the last register write to the first address on the port.
 const START_TO_ADDRESS: u32 = 4;
 /// From a beat on the port to the loader.
@@ -45,7 +45,7 @@ const BETWEEN_TILES: f64 = 2.0;
 /// From a tile's last step to its half being free, beyond the walk down the rows.
 const RELEASE: f64 = 3.0;
 /// From the last row's store to the write response, beyond the memory's half latency.
-const WRITE: f64 = 8.0;
+const WRITE: f64 = 9.0;
 
 struct GroupTime {
     conf: u64,
@@ -83,7 +83,7 @@ pub fn register_writes(launch: &Launch) -> u32 {
         .flatten()
         .map(|g| 4 + u32::from(g.weight_beats > 0))
         .sum();
-    per_group + 2
+    per_group + 3
 }
 
 /// Walks a group's stream: `arrival` is when the next beat is on the port, `now` when the loader

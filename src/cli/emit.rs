@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::bitnet::machine::{self, MachineChoice, MachineKind};
 use super::common::EmitArgs;
 use super::plan::{MachineArgs, does_not_fit};
 use super::{DeviceArgs, Exit, ModelArgs, Output};
@@ -14,7 +15,8 @@ use crate::emit::{self, Target};
 #[command(
     after_help = "Examples:\n  nfgen emit --device zcu102 --model small\n  \
                         nfgen emit --device zcu102 --model shakespeare-334k-7b -o out\n  \
-                        nfgen emit --device zcu102 --model tiny -o generated/tiny --check"
+                        nfgen emit --device zcu102 --model tiny -o generated/tiny --check\n  \
+                        nfgen emit --machine cgla --device zcu102 --rows 32"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -23,6 +25,8 @@ pub struct Args {
     device: DeviceArgs,
     #[command(flatten)]
     machine: MachineArgs,
+    #[command(flatten)]
+    choice: MachineChoice,
     /// Output folder [default: generated/NAME]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -32,8 +36,17 @@ pub struct Args {
 }
 
 pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
-    let model = args.model.resolve()?;
+    args.choice.check(&args.machine.given(&args.model))?;
     let device = args.device.resolve()?;
+    let delivery = EmitArgs {
+        out: args.out,
+        check: args.check,
+        clock: args.machine.clock,
+    };
+    if args.choice.kind == MachineKind::Cgla {
+        return machine::emit(&args.choice, &device, &delivery, out);
+    }
+    let model = args.model.resolve()?;
     let clock_mhz = args.machine.clock_mhz(&device);
     let plan = args.machine.plan(&model, &device)?;
     if !plan.fits() {
@@ -50,11 +63,6 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         clock_mhz,
     };
     let files = emit::file_set(&core, &target)?;
-    let delivery = EmitArgs {
-        out: args.out,
-        check: args.check,
-        clock: args.machine.clock,
-    };
     delivery.deliver(&model.name, &files, out)
 }
 

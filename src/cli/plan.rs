@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::bitnet::machine::{self, MachineChoice, MachineKind};
 use super::{DeviceArgs, Exit, ModelArgs, Output};
 use crate::config::schema::grouped;
 use crate::config::{Device, ModelConfig, VocabularyBudget, require_hardware};
@@ -14,7 +15,8 @@ use crate::trainer::plan::{
 #[command(
     after_help = "Examples:\n  nfgen plan --device zcu102 --model shakespeare-334k-7b\n  \
                         nfgen plan --device zcu104 --model shakespeare-334k --json\n  \
-                        nfgen plan --device kv260 --model small --array 8 --clock 200\n\n\
+                        nfgen plan --device kv260 --model small --array 8 --clock 200\n  \
+                        nfgen plan --machine cgla --device zcu102 --rows 32\n\n\
                         Exit code 2 when the model does not fit; the plan is shown all the same."
 )]
 pub struct Args {
@@ -24,6 +26,8 @@ pub struct Args {
     device: DeviceArgs,
     #[command(flatten)]
     machine: MachineArgs,
+    #[command(flatten)]
+    choice: MachineChoice,
 }
 
 /// What a user may fix of the machine; the planner chooses the rest.
@@ -44,6 +48,17 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
+    /// The trainer's options, and which of them were given.
+    pub fn given(&self, model: &ModelArgs) -> [(&'static str, bool); 5] {
+        [
+            ("--array", self.array.is_some()),
+            ("--adam-lanes", self.adam_lanes.is_some()),
+            ("--groups", self.groups.is_some()),
+            ("--set", !model.set.is_empty()),
+            ("--model", model.model != "small"),
+        ]
+    }
+
     /// The clock that was asked for, or the device's own.
     pub fn clock_mhz(&self, device: &Device) -> u64 {
         self.clock.unwrap_or(device.clock_mhz)
@@ -128,8 +143,12 @@ pub fn does_not_fit(plan: &Plan, near: Option<&str>) -> Diagnostic {
 }
 
 pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
-    let model = args.model.resolve()?;
+    args.choice.check(&args.machine.given(&args.model))?;
     let device = args.device.resolve()?;
+    if args.choice.kind == MachineKind::Cgla {
+        return machine::plan(&args.choice, &device, args.machine.clock, out);
+    }
+    let model = args.model.resolve()?;
     let plan = args.machine.plan(&model, &device)?;
     let near = if plan.fits() {
         None

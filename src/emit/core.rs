@@ -48,6 +48,21 @@ pub struct Dma {
     pub out_of: Option<Stream>,
 }
 
+/// An AXI4 master of the core on the memory, without IDs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Master {
+    /// Bus name: `m_axi_r0`.
+    pub name: String,
+    /// Bits of the data channels.
+    pub width: u32,
+    /// Bits of the addresses.
+    pub address_width: u32,
+    /// Has the read channels.
+    pub reads: bool,
+    /// Has the write channels.
+    pub writes: bool,
+}
+
 /// A generated text file by its name within a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextFile {
@@ -68,6 +83,8 @@ pub struct Core {
     pub parameters: Vec<Parameter>,
     pub registers: RegisterMap,
     pub dmas: Vec<Dma>,
+    /// Masters of the core itself.
+    pub masters: Vec<Master>,
     /// Verilog, for `rtl/`.
     pub rtl: Vec<TextFile>,
     /// `$readmemh` files, for `mem/`.
@@ -126,8 +143,53 @@ pub fn trainer_dmas() -> Vec<Dma> {
     ]
 }
 
-/// The ports that a core with these DMA engines must have: clock, reset, AXI4-Lite, streams, interrupt.
-pub fn expected_ports(dmas: &[Dma]) -> Vec<Port> {
+/// Signals of a master's channels: name, driven by the core, width.
+fn master_signals(master: &Master) -> Vec<(&'static str, bool, u32)> {
+    let (address, data) = (master.address_width, master.width);
+    let mut signals = vec![];
+    if master.reads {
+        signals.extend([
+            ("araddr", true, address),
+            ("arlen", true, 8),
+            ("arsize", true, 3),
+            ("arburst", true, 2),
+            ("arcache", true, 4),
+            ("arprot", true, 3),
+            ("arvalid", true, 1),
+            ("arready", false, 1),
+            ("rdata", false, data),
+            ("rresp", false, 2),
+            ("rlast", false, 1),
+            ("rvalid", false, 1),
+            ("rready", true, 1),
+        ]);
+    }
+    if master.writes {
+        signals.extend([
+            ("awaddr", true, address),
+            ("awlen", true, 8),
+            ("awsize", true, 3),
+            ("awburst", true, 2),
+            ("awcache", true, 4),
+            ("awprot", true, 3),
+            ("awvalid", true, 1),
+            ("awready", false, 1),
+            ("wdata", true, data),
+            ("wstrb", true, data / 8),
+            ("wlast", true, 1),
+            ("wvalid", true, 1),
+            ("wready", false, 1),
+            ("bresp", false, 2),
+            ("bvalid", false, 1),
+            ("bready", true, 1),
+        ]);
+    }
+    signals
+}
+
+/// The ports that a core with these DMA engines and masters must have: clock, reset, AXI4-Lite, streams, memory,
+/// interrupt.
+pub fn expected_ports(dmas: &[Dma], masters: &[Master]) -> Vec<Port> {
     use Direction::{Input, Output};
     let port = |name: &str, direction, width| Port {
         name: name.into(),
@@ -166,6 +228,12 @@ pub fn expected_ports(dmas: &[Dma]) -> Vec<Port> {
             ports.push(port(&name("tvalid"), data, 1));
             ports.push(port(&name("tready"), ready, 1));
             ports.push(port(&name("tlast"), data, 1));
+        }
+    }
+    for master in masters {
+        for (signal, driven, width) in master_signals(master) {
+            let direction = if driven { Output } else { Input };
+            ports.push(port(&format!("{}_{signal}", master.name), direction, width));
         }
     }
     ports.push(port("irq", Output, 1));

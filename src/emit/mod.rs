@@ -13,7 +13,7 @@ mod vivado;
 use serde_json::{Value, json};
 
 pub use self::core::{
-    Core, Direction, Dma, Parameter, Port, Stream, TextFile, expected_ports, trainer_dmas,
+    Core, Direction, Dma, Master, Parameter, Port, Stream, TextFile, expected_ports, trainer_dmas,
 };
 pub use fileset::{Difference, FileSet, MANIFEST, Written, sha256};
 pub use regmap::{RegisterMap, TrainerResets, trainer_map};
@@ -86,6 +86,7 @@ fn manifest(core: &Core, target: &Target<'_>, set: &FileSet) -> Value {
         "ports": core.ports,
         "parameters": core.parameters,
         "streams": core.dmas,
+        "masters": core.masters,
         "register_map": { "block": core.registers.block, "registers": core.registers.to_json() },
         "resources": core.resources,
         "files": files,
@@ -94,7 +95,7 @@ fn manifest(core: &Core, target: &Target<'_>, set: &FileSet) -> Value {
 
 /// The top module must have the ports that the packager, the harness and the drivers rely on, and no others.
 fn check_ports(core: &Core) -> Result<(), Diagnostic> {
-    let expected = expected_ports(&core.dmas);
+    let expected = expected_ports(&core.dmas, &core.masters);
     for port in &expected {
         if !core.ports.contains(port) {
             return Err(Diagnostic::new(

@@ -108,12 +108,15 @@ pub struct TrainerResets {
     pub state_beats: u32,
 }
 
-struct Builder {
+/// Collects registers in order, four bytes apart.
+#[derive(Clone, Debug, Default)]
+pub struct MapBuilder {
     registers: Vec<Register>,
 }
 
-impl Builder {
-    fn add(
+impl MapBuilder {
+    /// The next register.
+    pub fn add(
         &mut self,
         name: &'static str,
         access: Access,
@@ -131,7 +134,14 @@ impl Builder {
         self
     }
 
-    fn field(&mut self, name: &'static str, lsb: u32, width: u32, doc: &'static str) -> &mut Self {
+    /// A field of the register added last.
+    pub fn field(
+        &mut self,
+        name: &'static str,
+        lsb: u32,
+        width: u32,
+        doc: &'static str,
+    ) -> &mut Self {
         if let Some(register) = self.registers.last_mut() {
             register.fields.push(BitField {
                 name,
@@ -142,14 +152,20 @@ impl Builder {
         }
         self
     }
+
+    /// The map, whose names in software begin with `block`.
+    pub fn finish(self, block: &'static str) -> RegisterMap {
+        RegisterMap {
+            block,
+            registers: self.registers,
+        }
+    }
 }
 
 /// The trainer's map for one model.
 pub fn trainer_map(model: &ModelConfig, resets: &TrainerResets) -> RegisterMap {
     use Access::{Constant, ReadOnly, ReadWrite, WriteOneToClear, WriteOneToStart};
-    let mut map = Builder {
-        registers: Vec::new(),
-    };
+    let mut map = MapBuilder::default();
     let bits = f32::to_bits;
     map.add(
         "ID",
@@ -339,10 +355,7 @@ pub fn trainer_map(model: &ModelConfig, resets: &TrainerResets) -> RegisterMap {
     .add("MODEL_HEADS", Constant, model.heads as u32, "H")
     .add("MODEL_FF_DIM", Constant, model.ff_dim as u32, "f")
     .add("MODEL_LAYERS", Constant, model.layers as u32, "L");
-    RegisterMap {
-        block: "nf_trainer",
-        registers: map.registers,
-    }
+    map.finish("nf_trainer")
 }
 
 impl RegisterMap {

@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::core::{Core, TextFile};
-use super::regmap::{Access, RESULT_HEADER_WORDS, Register};
+use super::regmap::{Access, RESULT_HEADER_WORDS, Register, RegisterMap};
 use super::vivado::{Slave, slaves};
 use super::{GENERATOR, IP_VERSION, Target};
 
@@ -83,6 +83,37 @@ struct Overlay<'a> {
 }
 
 #[derive(Template)]
+#[template(path = "software/nf_cgla_driver.h")]
+struct ArrayDriverHeader<'a> {
+    generator: &'a str,
+    name: &'a str,
+    groups: u32,
+    slaves: Vec<Slave>,
+}
+
+#[derive(Template)]
+#[template(path = "software/nf_cgla_driver.c")]
+struct ArrayDriverSource<'a> {
+    generator: &'a str,
+    name: &'a str,
+    group_bytes: u32,
+}
+
+#[derive(Template)]
+#[template(path = "software/nf_cgla_overlay.py")]
+struct ArrayOverlay<'a> {
+    generator: &'a str,
+    ip_version: &'a str,
+    name: &'a str,
+    top: &'a str,
+    registers: &'a [Register],
+    id: u32,
+    busy: u32,
+    done: u32,
+    errors: u32,
+}
+
+#[derive(Template)]
 #[template(path = "project/fusesoc.core")]
 struct FuseSoc<'a> {
     generator: &'a str,
@@ -153,21 +184,64 @@ pub fn files(core: &Core, target: &Target<'_>) -> Result<Vec<(String, String)>, 
         ("nfgen.core".into(), fusesoc.render()?),
         ("files.mk".into(), make.render()?),
     ];
-    if map.block == "nf_trainer" {
-        files.extend(trainer_drivers(core)?);
+    match map.block {
+        "nf_trainer" => files.extend(trainer_drivers(core)?),
+        "nf_cgla" => files.extend(array_drivers(core)?),
+        _ => {}
     }
     Ok(files)
+}
+
+/// Mask of some fields of a register.
+fn mask_of(map: &RegisterMap, register: &str, fields: &[&str]) -> u32 {
+    let found = map.find(register).into_iter().flat_map(|r| &r.fields);
+    found
+        .filter(|field| fields.contains(&field.name))
+        .fold(0, |mask, field| mask | field.mask())
+}
+
+fn array_drivers(core: &Core) -> Result<Vec<(String, String)>, askama::Error> {
+    let map = &core.registers;
+    let groups = core.masters.iter().filter(|m| m.reads).count() as u32;
+    let per_group = map
+        .registers
+        .iter()
+        .filter(|r| r.name.starts_with("G0_"))
+        .count() as u32;
+    let header = ArrayDriverHeader {
+        generator: GENERATOR,
+        name: &core.name,
+        groups,
+        slaves: slaves(core),
+    };
+    let source = ArrayDriverSource {
+        generator: GENERATOR,
+        name: &core.name,
+        group_bytes: 4 * per_group,
+    };
+    let mask = |fields: &[&str]| mask_of(map, "STATUS", fields);
+    let overlay = ArrayOverlay {
+        generator: GENERATOR,
+        ip_version: IP_VERSION,
+        name: &core.name,
+        top: &core.top,
+        registers: &map.registers,
+        id: map.find("ID").map_or(0, |register| register.reset),
+        busy: mask(&["BUSY"]),
+        done: mask(&["DONE"]),
+        errors: mask(&["ERROR_PACKET", "ERROR_READ", "ERROR_WRITE"]),
+    };
+    Ok(vec![
+        ("software/nf_cgla_driver.h".into(), header.render()?),
+        ("software/nf_cgla_driver.c".into(), source.render()?),
+        ("software/nf_cgla_overlay.py".into(), overlay.render()?),
+    ])
 }
 
 fn trainer_drivers(core: &Core) -> Result<Vec<(String, String)>, askama::Error> {
     let map = &core.registers;
     let reset = |name: &str| map.find(name).map_or(0, |register| register.reset);
-    let mask = |register: &str, fields: &[&str]| {
-        let found = map.find(register).into_iter().flat_map(|r| &r.fields);
-        found
-            .filter(|field| fields.contains(&field.name))
-            .fold(0, |mask, field| mask | field.mask())
-    };
+    let mask = |register: &str, fields: &[&str]| mask_of(map, register, fields);
     let dma_of = |stream: &str| {
         let serves = |dma: &&super::core::Dma| dma.into.as_ref().is_some_and(|s| s.name == stream);
         core.dmas

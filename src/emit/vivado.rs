@@ -47,14 +47,29 @@ pub struct Slave {
     pub doc: String,
 }
 
-/// A memory master of a DMA engine.
+/// A master on the memory: a DMA engine's or the core's own.
 #[derive(Debug)]
-struct Master {
+struct MemoryMaster {
     port: String,
     pin: String,
-    clock: String,
+    /// Clock pin of its own; the core's masters run on the core's clock.
+    clock: Option<String>,
     space: String,
 }
+
+/// A memory port of the processing system with the interconnect in front of it.
+#[derive(Debug)]
+struct MemoryPort {
+    /// Cell of the interconnect.
+    cell: String,
+    /// S_AXI_HPn_FPD is number n here and number n + 2 in the properties of the processing system.
+    index: usize,
+    gp: usize,
+    masters: Vec<MemoryMaster>,
+}
+
+/// Memory ports S_AXI_HP0_FPD to S_AXI_HP3_FPD.
+const MEMORY_PORTS: usize = 4;
 
 #[derive(Debug)]
 struct Interrupt {
@@ -119,7 +134,7 @@ struct System<'a> {
     board_part: &'a str,
     clock_mhz: u64,
     slaves: Vec<Slave>,
-    masters: Vec<Master>,
+    memory_ports: Vec<MemoryPort>,
     interrupts: Vec<Interrupt>,
     dmas: Vec<DmaCell<'a>>,
 }
@@ -229,6 +244,7 @@ fn package(
                 .map(|s| s.name.as_str()),
         );
     }
+    buses.extend(core.masters.iter().map(|m| m.name.as_str()));
     Package {
         generator: GENERATOR,
         oldest_vivado: OLDEST_VIVADO,
@@ -245,8 +261,36 @@ fn package(
     .render()
 }
 
+/// DMA engines share the first memory port; the core's own masters are dealt over all of them, because each port has
+/// its own path to the memory controller.
+fn memory_ports(core: &Core, engines: Vec<MemoryMaster>) -> Vec<MemoryPort> {
+    let count = core.masters.len().clamp(1, MEMORY_PORTS);
+    let mut ports: Vec<MemoryPort> = (0..count)
+        .map(|index| MemoryPort {
+            cell: match count {
+                1 => "memory".into(),
+                _ => format!("memory{index}"),
+            },
+            index,
+            gp: index + 2,
+            masters: vec![],
+        })
+        .collect();
+    ports[0].masters = engines;
+    for (number, master) in core.masters.iter().enumerate() {
+        let masters = &mut ports[number % count].masters;
+        masters.push(MemoryMaster {
+            port: format!("S{:02}_AXI", masters.len()),
+            pin: format!("core/{}", master.name),
+            clock: None,
+            space: format!("core/{}", master.name),
+        });
+    }
+    ports
+}
+
 fn system(core: &Core, target: &Target<'_>, licence: &str) -> Result<String, askama::Error> {
-    let mut masters = Vec::new();
+    let mut engines = Vec::new();
     let mut interrupts = vec![Interrupt {
         port: "In0".into(),
         pin: "core/irq".into(),
@@ -257,10 +301,10 @@ fn system(core: &Core, target: &Target<'_>, licence: &str) -> Result<String, ask
                 continue;
             }
             let upper = channel.to_uppercase();
-            masters.push(Master {
-                port: format!("S{:02}_AXI", masters.len()),
+            engines.push(MemoryMaster {
+                port: format!("S{:02}_AXI", engines.len()),
                 pin: format!("{}/M_AXI_{upper}", dma.name),
-                clock: format!("{}/m_axi_{channel}_aclk", dma.name),
+                clock: Some(format!("{}/m_axi_{channel}_aclk", dma.name)),
                 space: format!("{}/Data_{upper}", dma.name),
             });
             interrupts.push(Interrupt {
@@ -290,7 +334,7 @@ fn system(core: &Core, target: &Target<'_>, licence: &str) -> Result<String, ask
         board_part: &target.device.board_part,
         clock_mhz: target.clock_mhz,
         slaves: slaves(core),
-        masters,
+        memory_ports: memory_ports(core, engines),
         interrupts,
         dmas,
     }

@@ -6,10 +6,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use super::verilate::{Job, Optimise, Verilator};
 use crate::bitnet::backend::Phases;
-use crate::cgla::packet;
-use crate::cgla::rtl::{self, register};
+use crate::cgla::image::Image;
+use crate::cgla::registers::{self, GROUPS, register_map};
+use crate::cgla::rtl::TOP;
 use crate::cgla::timing::MemoryModel;
 use crate::cgla::{ArrayConfig, Error, Launch, LaunchResult, Machine, Result};
+use crate::compile::cgla::{harness, verilog};
+use crate::emit::RegisterMap;
 
 /// Memory below this address holds programs and results of the current launch.
 const SCRATCH: u64 = 1 << 24;
@@ -29,37 +32,14 @@ impl Default for Stalls {
     }
 }
 
-/// Address and value.
-type RegisterWrite = (u32, u32);
-
 /// A running simulation.
 pub struct Simulator {
     config: ArrayConfig,
+    map: RegisterMap,
     child: Child,
     to: BufWriter<ChildStdin>,
     from: BufReader<ChildStdout>,
     next: u64,
-}
-
-/// The C++ harness for a build.
-pub fn harness(config: &ArrayConfig) -> String {
-    let mut bindings = String::new();
-    for p in 0..config.ports {
-        let of = |n: &str| format!("&top->m_axi_r{p}_{n}");
-        bindings.push_str(&format!(
-            "    pins[{p}] = {{{}, {}, {}, top->m_axi_r{p}_rdata.data(), {}, {}, {}, {}}};\n",
-            of("arready"),
-            of("rvalid"),
-            of("rlast"),
-            of("arvalid"),
-            of("rready"),
-            of("arlen"),
-            of("araddr"),
-        ));
-    }
-    include_str!("../../testbench/cgla_harness.cpp")
-        .replace("@PORTS@", &config.ports.to_string())
-        .replace("@BINDINGS@", &bindings)
 }
 
 impl Simulator {
@@ -70,14 +50,14 @@ impl Simulator {
         stalls: Stalls,
         cache: &Path,
     ) -> Result<Self> {
-        let verilog = rtl::verilog(&config)?;
+        let verilog = verilog(&config)?;
         let harness = harness(&config);
         let simulation = |e: super::verilate::BuildError| Error::Simulation(e.to_string());
         let model = Verilator::find()
             .map_err(simulation)?
             .build(
                 &Job {
-                    top: "nf_cgla_top",
+                    top: TOP,
                     verilog: &verilog,
                     memory: &[],
                     configuration: "",
@@ -98,6 +78,7 @@ impl Simulator {
         let from = BufReader::with_capacity(1 << 20, child.stdout.take().ok_or_else(pipe)?);
         let mut simulator = Self {
             config,
+            map: register_map(&config),
             child,
             to,
             from,
@@ -112,7 +93,7 @@ impl Simulator {
             stalls.seed,
         ])?;
         simulator.expect_ok("memory set-up")?;
-        if simulator.read_register(register::ID)? != rtl::ID_VALUE {
+        if simulator.read_register("ID")? != registers::ID {
             return Err(Error::Simulation(
                 "the model does not identify itself".into(),
             ));
@@ -175,61 +156,67 @@ impl Simulator {
         self.receive(length)
     }
 
-    /// Reads a control register.
-    pub fn read_register(&mut self, address: u32) -> Result<u32> {
-        self.words(&[4, address])?;
+    fn offset(&self, name: &str) -> Result<u32> {
+        let register = self.map.find(name);
+        register
+            .map(|r| r.offset)
+            .ok_or_else(|| Error::Simulation(format!("this build has no register {name}")))
+    }
+
+    /// Reads a control register by name.
+    pub fn read_register(&mut self, name: &str) -> Result<u32> {
+        let offset = self.offset(name)?;
+        self.words(&[4, offset])?;
         match self.receive_words()? {
             [0, value] => Ok(value),
             _ => Err(Error::Simulation(format!(
-                "register {address:#x} does not answer"
+                "register {name} does not answer"
             ))),
         }
     }
 
-    /// Registers that start `launch`, with its programs in memory; returns the output addresses.
-    fn prepare(&mut self, launch: &Launch) -> Result<(Vec<RegisterWrite>, Vec<u64>)> {
-        let mut cursor = 0u64;
-        let mut registers = vec![];
-        let mut addresses = vec![];
-        let (mut started, mut linked) = (0, 0);
-        for (index, part) in launch.groups.iter().enumerate() {
-            let Some(part) = part else {
-                addresses.push(0);
-                continue;
-            };
-            started |= 1 << index;
-            linked |= u32::from(part.linked) << index;
-            let program: Vec<u8> = packet::encode(&part.packets)?
-                .iter()
-                .flat_map(|beat| beat.to_le_bytes())
-                .collect();
-            let program_addr = cursor;
-            self.write_memory(program_addr, &program)?;
-            let out_addr = (cursor + program.len() as u64).next_multiple_of(256);
-            cursor = (out_addr + u64::from(part.results) * 4 + 16).next_multiple_of(256);
-            if cursor > SCRATCH {
-                return Err(Error::Simulation(format!(
-                    "programs and results of a launch take {cursor} bytes; the simulation \
-                     reserves {SCRATCH}"
-                )));
-            }
-            // Stale results of an earlier launch must not pass for this one's.
-            let stale = vec![0xa5; (part.results as usize * 4).next_multiple_of(16)];
-            self.write_memory(out_addr, &stale)?;
-            let base = register::GROUP + index as u32 * register::GROUP_STRIDE;
-            registers.extend([
-                (base + register::PROGRAM_ADDR, program_addr as u32),
-                (base + register::PROGRAM_BEATS, (program.len() / 16) as u32),
-                (base + register::OUT_ADDR, out_addr as u32),
-                (base + register::WEIGHT_BEATS, part.weight_beats),
-            ]);
-            if part.weight_beats > 0 {
-                registers.push((base + register::WEIGHT_ADDR, part.weight_addr as u32));
-            }
-            addresses.push(out_addr);
+    /// Writes a control register by name.
+    pub fn write_register(&mut self, name: &str, value: u32) -> Result<()> {
+        let offset = self.offset(name)?;
+        self.words(&[6, offset, value])?;
+        self.expect_ok(&format!("register {name}"))
+    }
+
+    /// Puts a launch into memory; returns the register writes that start it and the places of
+    /// its results.
+    fn prepare(&mut self, launch: &Launch) -> Result<Image> {
+        let mut image = Image::new(launch, 0)?;
+        if image.end > SCRATCH {
+            return Err(Error::Simulation(format!(
+                "programs and results of a launch take {} bytes; the simulation reserves {SCRATCH}",
+                image.end
+            )));
         }
-        registers.push((register::CONTROL, started | linked << 8));
-        Ok((registers, addresses))
+        for (at, program) in &image.segments {
+            self.write_memory(*at, program)?;
+        }
+        for (at, words) in image.outputs.iter().flatten() {
+            // Stale results of an earlier launch must not pass for this one's.
+            let stale = vec![0xa5; (*words as usize * 4).next_multiple_of(16)];
+            self.write_memory(*at, &stale)?;
+        }
+        // The memory ends below 4 GiB: the upper address registers stay zero from reset on.
+        image.registers.retain(|(name, _)| !name.ends_with("_HI"));
+        Ok(image)
+    }
+
+    fn check_status(&mut self) -> Result<()> {
+        let state = self.read_register("STATUS")?;
+        for (bit, what) in [
+            (registers::ERROR_PACKET, "the array met an unknown packet"),
+            (registers::ERROR_READ, "the array read outside the memory"),
+            (registers::ERROR_WRITE, "the array wrote outside the memory"),
+        ] {
+            if state & bit != 0 {
+                return Err(Error::Simulation(what.into()));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -256,7 +243,7 @@ impl Machine for Simulator {
 
     fn run(&mut self, launch: &Launch) -> Result<LaunchResult> {
         launch.check(&self.config)?;
-        let (registers, addresses) = self.prepare(launch)?;
+        let image = self.prepare(launch)?;
         let work: u64 = launch
             .groups
             .iter()
@@ -266,13 +253,13 @@ impl Machine for Simulator {
         let limit = 200 * work + 1_000_000;
         self.words(&[
             3,
-            registers.len() as u32 + 1,
+            image.registers.len() as u32 + 1,
             limit as u32,
             (limit >> 32) as u32,
         ])?;
-        self.words(&[register::INTERRUPT, 1])?;
-        for (address, value) in registers {
-            self.words(&[address, value])?;
+        for (name, value) in [("IRQ_ENABLE", 1)].iter().chain(&image.registers) {
+            let offset = self.offset(name)?;
+            self.words(&[offset, *value])?;
         }
         let [status, low, high, violations] = self.receive_words()?;
         let total = u64::from(low) | u64::from(high) << 32;
@@ -286,29 +273,26 @@ impl Machine for Simulator {
                 "{violations} violations of the bus rules"
             )));
         }
-        let state = self.read_register(register::STATUS)?;
-        if state & 4 != 0 {
-            return Err(Error::Simulation("the array met an unknown packet".into()));
-        }
+        self.write_register("IRQ_STATUS", 1)?;
+        self.check_status()?;
         let mut phases = Phases {
             total,
             ..Phases::default()
         };
-        let cycles = self.read_register(register::CYCLES)?;
-        let last = self.read_register(register::LAST_EXEC)?;
+        let cycles = self.read_register("CYCLES")?;
+        let last = self.read_register("LAST_EXEC")?;
         phases.drain = u64::from(cycles.saturating_sub(last));
         let mut outputs = vec![];
-        for (index, (part, address)) in launch.groups.iter().zip(addresses).enumerate() {
-            let Some(part) = part else {
+        for (names, place) in GROUPS.iter().zip(&image.outputs) {
+            let Some((address, words)) = *place else {
                 outputs.push(vec![]);
                 continue;
             };
-            let base = register::GROUP + index as u32 * register::GROUP_STRIDE;
-            let mut read = |offset| self.read_register(base + offset).map(u64::from);
-            phases.conf = phases.conf.max(read(register::CONF)?);
-            phases.load = phases.load.max(read(register::LOAD)?);
-            phases.exec = phases.exec.max(read(register::EXEC)?);
-            let bytes = self.read_memory(address, part.results as usize * 4)?;
+            let mut read = |name| self.read_register(name).map(u64::from);
+            phases.conf = phases.conf.max(read(names.conf)?);
+            phases.load = phases.load.max(read(names.load)?);
+            phases.exec = phases.exec.max(read(names.exec)?);
+            let bytes = self.read_memory(address, words as usize * 4)?;
             outputs.push(
                 bytes
                     .chunks_exact(4)

@@ -33,7 +33,7 @@ update_ip_catalog -rebuild
 
 create_bd_design system
 
-# --- Processing system: control port, one memory port, clock 0, interrupt group 0 ---
+# --- Processing system: control port, memory ports, clock 0, interrupt group 0 ---
 create_bd_cell -type ip -vlnv [nf_ip zynq_ultra_ps_e] ps
 apply_bd_automation -rule xilinx.com:bd_rule:zynq_ultra_ps_e -config {apply_board_preset "1"} [get_bd_cells ps]
 set_property -dict [list \
@@ -41,8 +41,10 @@ set_property -dict [list \
     CONFIG.PSU__USE__M_AXI_GP1 0 \
     CONFIG.PSU__USE__M_AXI_GP2 1 \
     CONFIG.PSU__MAXIGP2__DATA_WIDTH 32 \
-    CONFIG.PSU__USE__S_AXI_GP2 1 \
-    CONFIG.PSU__SAXIGP2__DATA_WIDTH 128 \
+{%- for memory in memory_ports %}
+    CONFIG.PSU__USE__S_AXI_GP{{ memory.gp }} 1 \
+    CONFIG.PSU__SAXIGP{{ memory.gp }}__DATA_WIDTH 128 \
+{%- endfor %}
     CONFIG.PSU__USE__IRQ0 1 \
     CONFIG.PSU__FPGA_PL0_ENABLE 1 \
     CONFIG.PSU__CRL_APB__PL0_REF_CTRL__FREQMHZ {{ clock_mhz }} \
@@ -70,8 +72,10 @@ set_property -dict [list \
 {%- endfor %}
 create_bd_cell -type ip -vlnv [nf_ip smartconnect] control
 set_property -dict [list CONFIG.NUM_SI 1 CONFIG.NUM_MI {{ slaves.len() }}] [get_bd_cells control]
-create_bd_cell -type ip -vlnv [nf_ip smartconnect] memory
-set_property -dict [list CONFIG.NUM_SI {{ masters.len() }} CONFIG.NUM_MI 1] [get_bd_cells memory]
+{%- for memory in memory_ports %}
+create_bd_cell -type ip -vlnv [nf_ip smartconnect] {{ memory.cell }}
+set_property -dict [list CONFIG.NUM_SI {{ memory.masters.len() }} CONFIG.NUM_MI 1] [get_bd_cells {{ memory.cell }}]
+{%- endfor %}
 # Releases from 2024.2 on move the concatenation of interrupts from an IP to inline HDL.
 if {[llength [get_ipdefs -quiet -filter "VENDOR == xilinx.com && NAME == xlconcat"]] > 0} {
     create_bd_cell -type ip -vlnv [nf_ip xlconcat] interrupts
@@ -82,18 +86,22 @@ set_property CONFIG.NUM_PORTS {{ interrupts.len() }} [get_bd_cells interrupts]
 
 # --- Clock and reset ---
 connect_bd_net [get_bd_pins ps/pl_clk0] \
-    [get_bd_pins ps/maxihpm0_lpd_aclk] [get_bd_pins ps/saxihp0_fpd_aclk] \
+    [get_bd_pins ps/maxihpm0_lpd_aclk]{% for memory in memory_ports %} [get_bd_pins ps/saxihp{{ memory.index }}_fpd_aclk]{% endfor %} \
     [get_bd_pins reset/slowest_sync_clk] [get_bd_pins core/aclk] \
-    [get_bd_pins control/aclk] [get_bd_pins memory/aclk]
+    [get_bd_pins control/aclk]{% for memory in memory_ports %} [get_bd_pins {{ memory.cell }}/aclk]{% endfor %}
 connect_bd_net [get_bd_pins ps/pl_resetn0] [get_bd_pins reset/ext_reset_in]
 connect_bd_net [get_bd_pins reset/peripheral_aresetn] [get_bd_pins core/aresetn]
-connect_bd_net [get_bd_pins reset/interconnect_aresetn] [get_bd_pins control/aresetn] [get_bd_pins memory/aresetn]
+connect_bd_net [get_bd_pins reset/interconnect_aresetn] [get_bd_pins control/aresetn]{% for memory in memory_ports %} [get_bd_pins {{ memory.cell }}/aresetn]{% endfor %}
 {%- for dma in dmas %}
 connect_bd_net [get_bd_pins ps/pl_clk0] [get_bd_pins {{ dma.name }}/s_axi_lite_aclk]
 connect_bd_net [get_bd_pins reset/peripheral_aresetn] [get_bd_pins {{ dma.name }}/axi_resetn]
 {%- endfor %}
-{%- for master in masters %}
-connect_bd_net [get_bd_pins ps/pl_clk0] [get_bd_pins {{ master.clock }}]
+{%- for memory in memory_ports %}
+{%- for master in memory.masters %}
+{%- if let Some(clock) = master.clock %}
+connect_bd_net [get_bd_pins ps/pl_clk0] [get_bd_pins {{ clock }}]
+{%- endif %}
+{%- endfor %}
 {%- endfor %}
 
 # --- Control, streams, memory, interrupts ---
@@ -109,10 +117,12 @@ connect_bd_intf_net [get_bd_intf_pins {{ dma.name }}/M_AXIS_MM2S] [get_bd_intf_p
 connect_bd_intf_net [get_bd_intf_pins core/{{ stream.name }}] [get_bd_intf_pins {{ dma.name }}/S_AXIS_S2MM]
 {%- endfor %}
 {%- endfor %}
-{%- for master in masters %}
-connect_bd_intf_net [get_bd_intf_pins {{ master.pin }}] [get_bd_intf_pins memory/{{ master.port }}]
+{%- for memory in memory_ports %}
+{%- for master in memory.masters %}
+connect_bd_intf_net [get_bd_intf_pins {{ master.pin }}] [get_bd_intf_pins {{ memory.cell }}/{{ master.port }}]
 {%- endfor %}
-connect_bd_intf_net [get_bd_intf_pins memory/M00_AXI] [get_bd_intf_pins ps/S_AXI_HP0_FPD]
+connect_bd_intf_net [get_bd_intf_pins {{ memory.cell }}/M00_AXI] [get_bd_intf_pins ps/S_AXI_HP{{ memory.index }}_FPD]
+{%- endfor %}
 {%- for interrupt in interrupts %}
 connect_bd_net [get_bd_pins {{ interrupt.pin }}] [get_bd_pins interrupts/{{ interrupt.port }}]
 {%- endfor %}
@@ -123,8 +133,9 @@ connect_bd_net [get_bd_pins interrupts/dout] [get_bd_pins ps/pl_ps_irq0]
 assign_bd_address -offset {{ slave.address }} -range {{ slave.range }} \
     -target_address_space [get_bd_addr_spaces ps/Data] [get_bd_addr_segs {{ slave.pin }}/*]
 {%- endfor %}
-foreach space [list {% for master in masters %}{{ master.space }} {% endfor %}] {
-    foreach segment [get_bd_addr_segs ps/SAXIGP2/*] {
+{%- for memory in memory_ports %}
+foreach space [list {% for master in memory.masters %}{{ master.space }} {% endfor %}] {
+    foreach segment [get_bd_addr_segs ps/SAXIGP{{ memory.gp }}/*] {
         if {[string match *DDR_LOW $segment]} {
             assign_bd_address -target_address_space [get_bd_addr_spaces $space] $segment
         } else {
@@ -132,6 +143,7 @@ foreach space [list {% for master in masters %}{{ master.space }} {% endfor %}] 
         }
     }
 }
+{%- endfor %}
 validate_bd_design
 save_bd_design
 

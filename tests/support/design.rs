@@ -22,13 +22,14 @@ pub fn sample_core(name: &str) -> Core {
         name: name.into(),
         description: "NeuronFabric trainer".into(),
         top: "nf_trainer".into(),
-        ports: expected_ports(&trainer_dmas()),
+        ports: expected_ports(&trainer_dmas(), &[]),
         parameters: vec![Parameter {
             name: "BANKS".into(),
             value: 8,
         }],
         registers: trainer_map(&model, &resets),
         dmas: trainer_dmas(),
+        masters: vec![],
         rtl: vec![
             file("nf_mac.v", "module nf_mac;\nendmodule\n"),
             file("nf_trainer.v", "module nf_trainer;\nendmodule\n"),

@@ -156,7 +156,9 @@ set standin_properties {
     board_part ip_repo_paths top name version display_name description
     BITSTREAM.GENERAL.COMPRESS
     CONFIG.PSU__USE__M_AXI_GP0 CONFIG.PSU__USE__M_AXI_GP1 CONFIG.PSU__USE__M_AXI_GP2 CONFIG.PSU__MAXIGP2__DATA_WIDTH
-    CONFIG.PSU__USE__S_AXI_GP2 CONFIG.PSU__SAXIGP2__DATA_WIDTH CONFIG.PSU__USE__IRQ0 CONFIG.PSU__FPGA_PL0_ENABLE
+    CONFIG.PSU__USE__S_AXI_GP2 CONFIG.PSU__SAXIGP2__DATA_WIDTH CONFIG.PSU__USE__S_AXI_GP3
+    CONFIG.PSU__SAXIGP3__DATA_WIDTH CONFIG.PSU__USE__S_AXI_GP4 CONFIG.PSU__SAXIGP4__DATA_WIDTH
+    CONFIG.PSU__USE__S_AXI_GP5 CONFIG.PSU__SAXIGP5__DATA_WIDTH CONFIG.PSU__USE__IRQ0 CONFIG.PSU__FPGA_PL0_ENABLE
     CONFIG.PSU__CRL_APB__PL0_REF_CTRL__FREQMHZ
     CONFIG.c_include_sg CONFIG.c_sg_length_width CONFIG.c_include_mm2s CONFIG.c_include_s2mm
     CONFIG.c_m_axis_mm2s_tdata_width CONFIG.c_m_axi_mm2s_data_width CONFIG.c_s_axis_s2mm_tdata_width
@@ -184,7 +186,7 @@ namespace eval ipx {}
 standin ipx::package_project {-root_dir= -vendor= -library= -taxonomy= -import_files -force} {}
 standin ipx::current_core {} { return core_object }
 standin ipx::get_bus_interfaces {-of_objects=} {
-    set known [standin_setting CORE_BUSES {s_axil s_axis_token m_axis_result s_axis_weight m_axis_weight}]
+    set known [standin_setting CORE_BUSES [dict get $::standin_interfaces core]]
     return [expr {[lindex $values 0] in $known ? $values : [list]}]
 }
 standin ipx::associate_bus_interfaces {-busif= -clock=} {}
@@ -194,22 +196,35 @@ foreach step {create_xgui_files update_checksums check_integrity save_core} { st
 # --- Block design ---
 # Pins of each kind of cell: plain pins and interfaces. Every one must be connected when the design is validated.
 set standin_pins {
-    zynq_ultra_ps_e {pl_clk0 pl_resetn0 pl_ps_irq0 maxihpm0_lpd_aclk saxihp0_fpd_aclk}
+    zynq_ultra_ps_e {pl_clk0 pl_resetn0 pl_ps_irq0 maxihpm0_lpd_aclk}
     proc_sys_reset {slowest_sync_clk ext_reset_in peripheral_aresetn interconnect_aresetn}
     axi_dma {s_axi_lite_aclk axi_resetn m_axi_mm2s_aclk m_axi_s2mm_aclk mm2s_introut s2mm_introut}
     smartconnect {aclk aresetn}
-    xlconcat {dout In0 In1 In2 In3 In4}
-    ilconcat {dout In0 In1 In2 In3 In4}
+    xlconcat {dout}
+    ilconcat {dout}
     core {aclk aresetn irq}
 }
 set standin_interfaces {
-    zynq_ultra_ps_e {M_AXI_HPM0_LPD S_AXI_HP0_FPD}
+    zynq_ultra_ps_e {M_AXI_HPM0_LPD}
     proc_sys_reset {}
     axi_dma {S_AXI_LITE M_AXI_MM2S M_AXI_S2MM M_AXIS_MM2S S_AXIS_S2MM}
     smartconnect {}
     xlconcat {}
     ilconcat {}
     core {s_axil s_axis_token m_axis_result s_axis_weight m_axis_weight}
+}
+# The core's own buses are those of its top module: a bus is a group of ports <bus>_<signal>.
+set standin_core_masters [list]
+set channel [open [file join $standin_root manifest.json] r]
+set manifest [read $channel]
+close $channel
+if {[string match {*"nf_cgla"*} $manifest]} {
+    set buses {s_axil}
+    foreach {whole bus} [regexp -all -inline {"name": "(m_axi_[a-z0-9]+)_a[rw]addr"} $manifest] {
+        lappend buses $bus
+        lappend standin_core_masters $bus
+    }
+    dict set standin_interfaces core $buses
 }
 set standin_cells [dict create]
 set standin_connected [list]
@@ -237,12 +252,29 @@ standin get_bd_cells {} {
     return $values
 }
 standin apply_bd_automation {-rule= -config=} {}
+# Pins of a cell as it is set up: memory ports exist when they are switched on, inputs of a concatenation by number.
+proc standin_names {table cell} {
+    set ip [dict get $::standin_cells $cell]
+    set names [dict get [set ::$table] $ip]
+    if {$ip eq "zynq_ultra_ps_e"} {
+        foreach {n gp} {0 2 1 3 2 4 3 5} {
+            if {[dict exists $::standin_values $cell,CONFIG.PSU__USE__S_AXI_GP$gp]} {
+                lappend names [expr {$table eq "standin_pins" ? "saxihp${n}_fpd_aclk" : "S_AXI_HP${n}_FPD"}]
+            }
+        }
+    }
+    if {$ip in {xlconcat ilconcat} && [dict exists $::standin_values $cell,CONFIG.NUM_PORTS]
+            && $table eq "standin_pins"} {
+        for {set i 0} {$i < [dict get $::standin_values $cell,CONFIG.NUM_PORTS]} {incr i} { lappend names In$i }
+    }
+    return $names
+}
 proc standin_pin {table pin} {
     lassign [split $pin /] cell name
     if {![dict exists $::standin_cells $cell]} { standin_fail "no cell $cell" }
     set ip [dict get $::standin_cells $cell]
     set extra [expr {$ip eq "smartconnect" && $table eq "standin_interfaces" && [regexp {^[SM]\d\d_AXI$} $name]}]
-    if {$name ni [dict get [set ::$table] $ip] && !$extra} { standin_fail "$ip has no pin $name" }
+    if {$name ni [standin_names $table $cell] && !$extra} { standin_fail "$ip has no pin $name" }
     return $pin
 }
 standin get_bd_pins {} { return [standin_pin standin_pins [lindex $values 0]] }
@@ -256,13 +288,17 @@ standin connect_bd_intf_net {} {
 }
 standin get_bd_addr_spaces {} {
     lassign [split [lindex $values 0] /] cell space
-    if {![dict exists $::standin_cells $cell] || $space ni {Data Data_MM2S Data_S2MM}} { standin_fail "no space $values" }
+    if {![dict exists $::standin_cells $cell] || $space ni [concat {Data Data_MM2S Data_S2MM} $::standin_core_masters]} { standin_fail "no space $values" }
     return $values
 }
 standin get_bd_addr_segs {} {
     set pattern [lindex $values 0]
-    if {$pattern eq "ps/SAXIGP2/*"} {
-        return [list /ps/SAXIGP2/HP0_DDR_HIGH /ps/SAXIGP2/HP0_DDR_LOW /ps/SAXIGP2/HP0_LPS_OCM /ps/SAXIGP2/HP0_QSPI]
+    if {[regexp {^ps/SAXIGP([2-5])/\*$} $pattern whole gp]} {
+        set segments [list]
+        foreach name {DDR_HIGH DDR_LOW LPS_OCM QSPI} {
+            lappend segments /ps/SAXIGP$gp/HP[expr {$gp - 2}]_$name
+        }
+        return $segments
     }
     standin_pin standin_interfaces [string range $pattern 0 end-2]
     return [list /[string range $pattern 0 end-2]/reg0]
@@ -278,7 +314,7 @@ standin assign_bd_address {-offset= -range= -target_address_space=} { standin_ma
 standin exclude_bd_addr_seg {-target_address_space=} { standin_map $options [lindex $values 0] }
 standin validate_bd_design {} {
     dict for {cell ip} $::standin_cells {
-        foreach pin [concat [dict get $::standin_pins $ip] [dict get $::standin_interfaces $ip]] {
+        foreach pin [concat [standin_names standin_pins $cell] [standin_names standin_interfaces $cell]] {
             if {"$cell/$pin" ni $::standin_connected} { standin_fail "$cell/$pin is not connected" }
         }
         foreach {side count} {S NUM_SI M NUM_MI} {
@@ -296,7 +332,14 @@ standin validate_bd_design {} {
             }
         }
     }
-    if {[llength [dict get $::standin_spaces ps/Data]] != 3} { standin_fail "slaves are not all mapped" }
+    foreach bus $::standin_core_masters {
+        if {![dict exists $::standin_spaces core/$bus] || [llength [dict get $::standin_spaces core/$bus]] != 4} {
+            standin_fail "core/$bus has unmapped segments"
+        }
+    }
+    if {[llength [dict get $::standin_spaces ps/Data]] != [dict get $::standin_values control,CONFIG.NUM_MI]} {
+        standin_fail "slaves are not all mapped"
+    }
 }
 standin save_bd_design {} {
     standin_touch [file join $::standin_folder $::standin_project.gen sources_1 bd system hw_handoff system.hwh]

@@ -53,7 +53,7 @@ pub struct GgufFile {
 impl GgufFile {
     /// Maps and parses a file.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::parse(Bytes::map(path)?)
+        Self::parse(Bytes::map(path)?).map_err(|error| error.in_file(path))
     }
 
     /// Parses bytes.

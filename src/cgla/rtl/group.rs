@@ -30,8 +30,14 @@ pub fn group(config: &ArrayConfig) -> Result<Arc<ModuleDef>, DslError> {
     .map(|(name, width)| (name, m.input(name, width)));
     let out_addr = m.input("out_addr", ADDRESS_BITS);
     m.port_group("AXI4 read channels");
-    let axi = [("arready", 1), ("rdata", 128), ("rlast", 1), ("rvalid", 1)]
-        .map(|(name, width)| (name, m.input(name, width)));
+    let axi = [
+        ("arready", 1),
+        ("rdata", 128),
+        ("rresp", 2),
+        ("rlast", 1),
+        ("rvalid", 1),
+    ]
+    .map(|(name, width)| (name, m.input(name, width)));
     m.port_group("From the group before");
     let token_in = m.input("token", token::WIDTH);
     let x_in = m.input("x", 64);
@@ -173,5 +179,6 @@ pub fn group(config: &ArrayConfig) -> Result<Arc<ModuleDef>, DslError> {
     m.output("done", load.output("finished") & settled);
     m.output("executing", sequence.output("counts_exec"));
     m.output("error", load.output("error"));
+    m.output("read_error", port.output("error"));
     m.finish()
 }

@@ -14,7 +14,8 @@ pub const ROW_LATENCY: u32 = 5;
 /// A row, module `nf_cgla_row`: local memory of two halves with two read addresses, operand
 /// formats, three execution stages, chain.
 pub fn pe(config: &ArrayConfig) -> Result<Arc<ModuleDef>, DslError> {
-    let lane = sma4_lane(config.lane_sign)?;
+    // Only lane 0 ever takes its first operand unsigned.
+    let lanes = [sma4_lane(config.lane_sign)?, sma4_lane(LaneSign::Signed)?];
     let aw = addr_width(config.lmm_words);
     let m = Module::new("nf_cgla_row");
     m.doc(
@@ -95,33 +96,31 @@ pub fn pe(config: &ArrayConfig) -> Result<Arc<ModuleDef>, DslError> {
 
     m.section("Stages 2 and 3: EX1 and the accumulator");
     let ex1 = get(field::EX1);
-    let is_sma4 = ex1.eq_const(Ex1::Sma4 as u128).named("is_sma4");
+    let is = |code: Ex1| ex1.eq_const(code as u128);
+    let is_sma4 = is(Ex1::Sma4).named("is_sma4");
+    let (is_min, is_max) = (is(Ex1::Min), is(Ex1::Max));
+    let is_sum = (is(Ex1::Add) | is(Ex1::Sub)).named("is_sum");
+    let subtracts = (!is(Ex1::Add)).named("subtracts");
     let keep = get(field::ACCUMULATE) & !at(3, token::FIRST);
     let accumulators: Vec<Sig<'_>> = (0..2)
         .map(|lane_index| {
             let _scope = m.name_scope(if lane_index == 0 { "lane0" } else { "lane1" });
             let low = 32 * lane_index;
             let (a, b) = (s1.slice(low + 31, low), s2.slice(low + 31, low));
-            let sma4 = m.instance("sma4", &lane).input("a", a).input("w", b);
-            if config.lane_sign == LaneSign::UnsignedLo {
-                let unsigned = if lane_index == 0 {
-                    low_unsigned
-                } else {
-                    m.lit(0, 1)
-                };
-                sma4.input("a_unsigned", unsigned);
+            let sma4 = m
+                .instance("sma4", &lanes[lane_index as usize])
+                .input("a", a)
+                .input("w", b);
+            if lane_index == 0 && config.lane_sign == LaneSign::UnsignedLo {
+                sma4.input("a_unsigned", low_unsigned);
             }
-            let less = a.slt(b);
-            let plain = m.case(
-                ex1,
-                &[
-                    (Ex1::Add as u128, a + b),
-                    (Ex1::Sub as u128, a - b),
-                    (Ex1::Min as u128, m.mux(less, a, b)),
-                    (Ex1::Max as u128, m.mux(less, b, a)),
-                ],
-                a,
-            );
+            // One adder: the bit below the operands is the carry in, the bit above the sign.
+            let other = m.mux(subtracts, !b, b);
+            let sum = (m.cat(&[a.sext(33), m.lit(1, 1)]) + m.cat(&[other.sext(33), subtracts]))
+                .slice(33, 1);
+            let less = sum.msb();
+            let takes_b = (is_min & !less) | (is_max & less);
+            let plain = m.mux(is_sum, sum.trunc(32), m.mux(takes_b, b, a));
             let plain = m.reg_next("plain_q", plain).q();
             let value = m.mux(is_sma4, sma4.output("sum").sext(32), plain);
             let acc = m.reg("acc_q", 32);
@@ -316,9 +315,16 @@ fn fragments<'m>(m: &'m Module, word: Sig<'m>, low_unsigned: Sig<'m>) -> Sig<'m>
     let mut high = vec![];
     for i in (0..8).rev() {
         let byte = word.slice(8 * i + 7, 8 * i);
-        let carry = byte.bit(3) & !low_unsigned;
         low.push(byte.slice(3, 0));
-        high.push(byte.slice(7, 4) + carry.zext(4));
+        // Counting up in gates: four bits are not worth a carry chain.
+        let mut carry = byte.bit(3) & !low_unsigned;
+        let mut counted = vec![];
+        for bit in 4..8 {
+            counted.push(byte.bit(bit) ^ carry);
+            carry = carry & byte.bit(bit);
+        }
+        counted.reverse();
+        high.push(m.cat(&counted));
     }
     high.extend(low);
     m.cat(&high)
@@ -341,9 +347,9 @@ fn expand<'m>(
     let mut moved = vec![];
     for i in (0..8).rev() {
         let byte = current.slice(8 * i + 7, 8 * i);
-        let tripled = byte.zext(10) + m.cat(&[byte, m.lit(0, 1)]).zext(10);
-        let shifted = m.cat(&[byte, m.lit(0, 2)]);
-        let product = m.mux(trits, tripled, shifted);
+        // Three or four times the byte, by one adder.
+        let doubled = m.cat(&[byte, m.lit(0, 1)]).zext(10);
+        let product = doubled + m.mux(trits, byte.zext(10), doubled);
         let code = product.slice(9, 8);
         let is_zero = code.is_zero();
         // code - 1 as int4

@@ -30,6 +30,7 @@ pub fn reader() -> Result<Arc<ModuleDef>, DslError> {
     m.port_group("AXI4 read channels");
     let arready = m.input("arready", 1);
     let rdata = m.input("rdata", 128);
+    let rresp = m.input("rresp", 2);
     let rlast = m.input("rlast", 1);
     let rvalid = m.input("rvalid", 1);
     m.port_group("Stream of beats");
@@ -88,6 +89,11 @@ pub fn reader() -> Result<Arc<ModuleDef>, DslError> {
     let counted = m.mux(issue, in_flight.q().add_const(1), in_flight.q());
     in_flight.set_next(m.mux(burst_done, counted.sub_const(1), counted));
 
+    // SLVERR and DECERR have the upper bit.
+    let failed = m.reg("error_q", 1).with_reset(0);
+    failed.set_next(!start & (failed.q() | (rvalid & rready & rresp.bit(1))));
+
+    m.output("error", failed.q());
     m.output("araddr", araddr.q());
     m.output("arlen", arlen.q().zext(8));
     m.output("arvalid", arvalid.q());

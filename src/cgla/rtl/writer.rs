@@ -12,6 +12,7 @@ pub const OUTSTANDING: u32 = 16;
 pub fn writer(groups: u32) -> Result<Arc<ModuleDef>, DslError> {
     let m = Module::new("nf_cgla_writer");
     m.doc("AXI4 write master: beats of all groups, up to 16 without response");
+    let start = m.input("start", 1);
     let mut beats = vec![];
     for g in 0..groups {
         m.port_group(&format!("Beat of group {g}"));
@@ -25,6 +26,7 @@ pub fn writer(groups: u32) -> Result<Arc<ModuleDef>, DslError> {
     m.port_group("AXI4 write channels");
     let awready = m.input("awready", 1);
     let wready = m.input("wready", 1);
+    let bresp = m.input("bresp", 2);
     let bvalid = m.input("bvalid", 1);
 
     let awvalid = m.reg("awvalid_q", 1).with_reset(0);
@@ -66,6 +68,10 @@ pub fn writer(groups: u32) -> Result<Arc<ModuleDef>, DslError> {
     m.output("wstrb", keep("wstrb_q", strobe));
     m.output("wvalid", wvalid.q());
     m.output("bready", m.lit(1, 1));
+    // SLVERR and DECERR have the upper bit.
+    let failed = m.reg("error_q", 1).with_reset(0);
+    failed.set_next(!start & (failed.q() | (bvalid & bresp.bit(1))));
+    m.output("error", failed.q());
     m.output("idle", pending.q().is_zero());
     m.finish()
 }

@@ -1,25 +1,30 @@
 //! `nfgen bitnet decode`: tokens from a prompt.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use serde_json::json;
 
 use super::super::{Exit, Output};
 use super::arguments::{ArrayArgs, BackendKind, LayoutArgs};
-use crate::bitnet::backend::Backend;
+use crate::bitnet::backend::{Backend, BackendStats};
 use crate::bitnet::cpu::CpuReference;
 use crate::bitnet::decoder::{Decoder, DecoderOptions, FeedForward};
 use crate::bitnet::gguf::GgufFile;
+use crate::bitnet::kernels::TernaryKernel;
 use crate::bitnet::model::Model;
-use crate::bitnet::quant::{Epilogue, Quantiser};
+use crate::bitnet::quant::{Activations, Epilogue, Quantiser};
 use crate::bitnet::sample::{Sampler, Sampling};
+use crate::bitnet::ternary::TernaryMatrix;
 use crate::bitnet::tokenizer::Tokenizer;
 use crate::diag::Problems;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  nfgen bitnet decode tiny.gguf --prompt 'the cat' --tokens 32 --backend rtl --compare"
+    after_help = "Examples:\n  nfgen bitnet decode tiny.gguf --prompt 'the cat' --tokens 32 --backend rtl --compare\n  \
+                  nfgen bitnet decode model.gguf --prompt 'the cat' --temperature 0.8 --top-k 40 --seed 7\n  \
+                  nfgen bitnet decode model.gguf --tokens 16 --ignore-end --bandwidth --json"
 )]
 pub struct Args {
     /// GGUF file
@@ -68,6 +73,36 @@ struct Decoded {
     logits: Vec<Vec<f32>>,
     prompt_seconds: f64,
     decode_seconds: f64,
+    /// Of `decode_seconds`, in projections and in the output matrix.
+    projection_seconds: f64,
+    head_seconds: f64,
+}
+
+/// Measures the time that projections take.
+struct Timed<'a> {
+    inner: &'a mut dyn Backend,
+    spent: Duration,
+}
+
+impl Backend for Timed<'_> {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn project(
+        &mut self,
+        weights: &TernaryMatrix,
+        acts: &Activations,
+    ) -> crate::bitnet::Result<Vec<i32>> {
+        let started = Instant::now();
+        let result = self.inner.project(weights, acts);
+        self.spent += started.elapsed();
+        result
+    }
+
+    fn stats(&self) -> BackendStats {
+        self.inner.stats()
+    }
 }
 
 fn decode(
@@ -76,6 +111,7 @@ fn decode(
     prompt: &[u32],
     stops: &[u32],
     backend: &mut dyn Backend,
+    out: &Output,
 ) -> Result<Decoded, Problems> {
     let sampling = match args.temperature {
         None => Sampling::Greedy,
@@ -92,26 +128,38 @@ fn decode(
     };
     let mut sampler = Sampler::new(sampling)?;
     let mut decoder = Decoder::new(model, options);
-    let started = std::time::Instant::now();
-    let mut logits = decoder.advance(prompt, backend)?;
+    let mut backend = Timed {
+        inner: backend,
+        spent: Duration::ZERO,
+    };
+    let bar = out.progress(args.tokens as u64, "tokens");
+    let started = Instant::now();
+    let mut logits = decoder.advance(prompt, &mut backend)?;
     let prompt_seconds = started.elapsed().as_secs_f64();
+    let (head_before, spent_before) = (decoder.head_time(), backend.spent);
     let mut result = Decoded {
         tokens: vec![],
         logits: vec![],
         prompt_seconds,
         decode_seconds: 0.0,
+        projection_seconds: 0.0,
+        head_seconds: 0.0,
     };
     while result.tokens.len() < args.tokens {
         let token = sampler.pick(&logits)?;
         result.tokens.push(token);
         result.logits.push(logits);
+        bar.inc(1);
         let ended = stops.contains(&token) && !args.ignore_end;
         if ended || result.tokens.len() == args.tokens {
             break;
         }
-        logits = decoder.advance(&[token], backend)?;
+        logits = decoder.advance(&[token], &mut backend)?;
     }
+    bar.finish_and_clear();
     result.decode_seconds = started.elapsed().as_secs_f64() - prompt_seconds;
+    result.projection_seconds = (backend.spent - spent_before).as_secs_f64();
+    result.head_seconds = (decoder.head_time() - head_before).as_secs_f64();
     Ok(result)
 }
 
@@ -121,7 +169,7 @@ fn read_bandwidth() -> f64 {
     let bytes = (buffer.len() * 8) as f64;
     (0..3)
         .map(|_| {
-            let started = std::time::Instant::now();
+            let started = Instant::now();
             let sum: u64 = buffer
                 .par_chunks(1 << 16)
                 .map(|chunk| chunk.iter().fold(0u64, |s, v| s.wrapping_add(*v)))
@@ -141,11 +189,20 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         prompt.push(tokenizer.bos.unwrap_or(0));
     }
     let mut backend = args.array.backend(args.backend)?;
-    let got = decode(&args, &model, &prompt, &tokenizer.stops, backend.as_mut())?;
+    let bandwidth_before = args.bandwidth.then(read_bandwidth);
+    let got = decode(
+        &args,
+        &model,
+        &prompt,
+        &tokenizer.stops,
+        backend.as_mut(),
+        out,
+    )?;
     let mut same = None;
     if args.compare {
         let mut reference = CpuReference::new();
-        let want = decode(&args, &model, &prompt, &tokenizer.stops, &mut reference)?;
+        let stops = &tokenizer.stops;
+        let want = decode(&args, &model, &prompt, stops, &mut reference, out)?;
         let bits = |logits: &[Vec<f32>]| -> Vec<Vec<u32>> {
             logits
                 .iter()
@@ -160,10 +217,21 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     let text = tokenizer.decode(&got.tokens);
     let stats = backend.stats();
     let steps = got.tokens.len().saturating_sub(1);
-    let bandwidth = args.bandwidth.then(read_bandwidth);
+    // Other programs come and go: the better of before and after.
+    let bandwidth = bandwidth_before.map(|before| before.max(read_bandwidth()));
+    let bytes = model.weight_bytes_per_token();
+    let rate = steps as f64 / got.decode_seconds.max(1e-9);
+    let achieved = bytes as f64 * rate;
     out.object(&json!({
         "backend": backend.name(),
+        "kernel": (args.backend == BackendKind::Cpu).then(|| TernaryKernel::best().name()),
+        "weight_bytes_per_token": bytes,
+        "weight_bytes_per_second": (steps > 0).then_some(achieved),
         "host_read_bytes_per_second": bandwidth,
+        "share_of_host_bandwidth": bandwidth.filter(|_| steps > 0).map(|b| achieved / b),
+        "decode_seconds": got.decode_seconds,
+        "projection_seconds": got.projection_seconds,
+        "head_seconds": got.head_seconds,
         "prompt_tokens": prompt,
         "tokens": got.tokens,
         "text": text,
@@ -173,7 +241,7 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         "ternary_macs": stats.macs,
         "cycles": (args.backend != BackendKind::Cpu).then_some(stats.phases),
         "prompt_seconds": got.prompt_seconds,
-        "tokens_per_second_here": (steps > 0).then(|| steps as f64 / got.decode_seconds),
+        "tokens_per_second_here": (steps > 0).then_some(rate),
     }));
     out.say(text);
     out.note(format!(
@@ -186,9 +254,14 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     ));
     if let Some(bandwidth) = bandwidth {
         out.note(format!(
-            "{:.2} tokens/s here after the prompt; memory reads {:.1} GB/s",
-            steps as f64 / got.decode_seconds.max(1e-9),
-            bandwidth / 1e9
+            "{rate:.2} tokens/s here after the prompt: {:.2} GB/s of weights, {:.0} % of the {:.2} \
+             GB/s that memory reads reach; {:.0} % of the time in projections, {:.0} % in the \
+             output matrix",
+            achieved / 1e9,
+            100.0 * achieved / bandwidth,
+            bandwidth / 1e9,
+            100.0 * got.projection_seconds / got.decode_seconds.max(1e-9),
+            100.0 * got.head_seconds / got.decode_seconds.max(1e-9),
         ));
     }
     if let Some((tokens, logits)) = same {

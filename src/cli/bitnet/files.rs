@@ -9,7 +9,7 @@ use super::super::{Exit, Output};
 use super::arguments::LayoutArgs;
 use super::cannot_write;
 use crate::bitnet::gguf::{GgufFile, TensorType};
-use crate::bitnet::make::{Given, MakeOptions, make_model, read_given};
+use crate::bitnet::make::{Given, MakeOptions, make_model_with, read_given};
 use crate::bitnet::shapes::Shape;
 use crate::bitnet::ternary::I2sLayout;
 use crate::bitnet::{Error, convert as conversion, inspect as inspection};
@@ -42,6 +42,8 @@ impl Container {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nfgen bitnet inspect model.gguf\n  \
+                        nfgen bitnet inspect model.gguf --layout 64 --json")]
 pub struct InspectArgs {
     /// GGUF file
     file: PathBuf,
@@ -83,6 +85,10 @@ pub fn inspect(args: InspectArgs, out: &Output) -> Result<Exit, Problems> {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nfgen bitnet convert model.gguf tq1.gguf --to tq1_0\n  \
+                  nfgen bitnet convert arm.gguf x86.gguf --layout 64 --to-layout 128"
+)]
 pub struct ConvertArgs {
     /// GGUF file to read
     input: PathBuf,
@@ -100,8 +106,15 @@ pub struct ConvertArgs {
 
 pub fn convert(args: ConvertArgs, out: &Output) -> Result<Exit, Problems> {
     let file = GgufFile::open(&args.input)?;
-    let (writer, report) =
-        conversion::convert(&file, args.layout.layout, args.to.dtype(), args.to_layout)?;
+    let bar = out.progress(file.tensors.len() as u64, "tensors");
+    let (writer, report) = conversion::convert_with(
+        &file,
+        args.layout.layout,
+        args.to.dtype(),
+        args.to_layout,
+        &mut || bar.inc(1),
+    )?;
+    bar.finish_and_clear();
     write(&writer, &args.output)?;
     out.object(&report);
     out.say(format!(
@@ -126,6 +139,11 @@ fn write(writer: &crate::bitnet::gguf::GgufWriter, path: &std::path::Path) -> Re
 }
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nfgen bitnet make-model tiny.gguf --layers 2 --width 256 --seed 7\n  \
+                  nfgen bitnet make-model big.gguf --like 2b-4t\n  \
+                  nfgen bitnet make-model mine.gguf --given tensors.safetensors"
+)]
 pub struct MakeArgs {
     /// GGUF file to write
     output: PathBuf,
@@ -190,7 +208,10 @@ pub fn make(args: MakeArgs, out: &Output) -> Result<Exit, Problems> {
         zeros: args.zeros,
         seed: args.seed,
     };
-    write(&make_model(&options, given)?, &args.output)?;
+    let bar = out.progress(7 * shape.layers as u64, "projections");
+    let writer = make_model_with(&options, given, &mut || bar.inc(1))?;
+    bar.finish_and_clear();
+    write(&writer, &args.output)?;
     out.object(&json!({ "file": args.output, "shape": shape, "ternary_weights": shape.trits() }));
     out.say(format!(
         "wrote {} with {} ternary weights in {} layers",

@@ -3,11 +3,12 @@
 mod arguments;
 mod bench;
 mod decode;
-mod emit;
 mod files;
+pub mod machine;
 mod program;
 mod project;
 mod report;
+mod svg;
 
 use clap::Subcommand;
 
@@ -42,8 +43,6 @@ enum Verb {
     Bench(bench::Args),
     /// Run a program in text form on the array
     Run(program::Args),
-    /// Write the array's Verilog, harness and manifest
-    Emit(emit::Args),
     /// Write the experiments as an HTML page with plots
     Report(report::Args),
 }
@@ -57,7 +56,6 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         Verb::Decode(args) => decode::run(args, out),
         Verb::Bench(args) => bench::run(args, out),
         Verb::Run(args) => program::run(args, out),
-        Verb::Emit(args) => emit::run(args, out),
         Verb::Report(args) => report::run(args, out),
     }
 }

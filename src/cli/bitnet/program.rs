@@ -1,18 +1,21 @@
 //! `nfgen bitnet run`: a program in text form.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use super::super::{Exit, Output};
 use super::arguments::ArrayArgs;
+use super::cannot_write;
+use crate::cgla::image::Image;
 use crate::cgla::{Launch, Machine};
 use crate::diag::{Diagnostic, Problems};
 
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The text form is described in docs/cgla.md. Examples:\n  \
-                  nfgen bitnet run add.cgla --rtl --json"
+                  nfgen bitnet run add.cgla --rtl --json\n  \
+                  nfgen bitnet run add.cgla --image add    # memory and registers for the PYNQ driver"
 )]
 pub struct Args {
     /// Program file
@@ -20,14 +23,59 @@ pub struct Args {
     /// Run on the RTL in Verilator as well and compare
     #[arg(long)]
     rtl: bool,
+    /// Write what a host puts into memory and registers to this folder
+    #[arg(long, value_name = "DIR")]
+    image: Option<PathBuf>,
     #[command(flatten)]
     array: ArrayArgs,
+}
+
+/// One file per program segment, and `image.json`: addresses count from the image's first byte.
+fn write_image(folder: &Path, launch: &Launch, out: &Output) -> Result<(), Problems> {
+    if let Some(group) = launch.groups.iter().flatten().find(|g| g.weight_beats > 0) {
+        return Err(Diagnostic::new(
+            "nf::bitnet::refused",
+            format!(
+                "a program with {} beats of weights at {} cannot become an image",
+                group.weight_beats, group.weight_addr
+            ),
+            "an image holds programs with their operands as `load` packets",
+        )
+        .into());
+    }
+    let image = Image::new(launch, 0)?;
+    let mut files = vec![];
+    let mut segments = vec![];
+    for (index, (address, bytes)) in image.segments.iter().enumerate() {
+        let file = format!("program{index}.bin");
+        segments.push(json!({ "address": address, "file": file }));
+        files.push((file, bytes.clone()));
+    }
+    let description = json!({
+        "bytes": image.end,
+        "segments": segments,
+        "registers": image.registers,
+        "outputs": image.outputs,
+    });
+    let text = serde_json::to_string_pretty(&description).unwrap_or_default() + "\n";
+    files.push(("image.json".into(), text.into_bytes()));
+    for (name, bytes) in files {
+        let path = folder.join(name);
+        std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(&path, bytes))
+            .map_err(|e| cannot_write(&path, &e))?;
+    }
+    out.note(format!("wrote the image to {}", folder.display()));
+    Ok(())
 }
 
 pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     let text =
         std::fs::read_to_string(&args.file).map_err(|e| Diagnostic::cannot_read(&args.file, &e))?;
     let launch = Launch::parse(&text, &args.array.config()?)?;
+    if let Some(folder) = &args.image {
+        write_image(folder, &launch, out)?;
+    }
     let mut model: Box<dyn Machine> = args.array.machine(false)?;
     let expected = model.run(&launch)?;
     let simulated = if args.rtl {

@@ -9,10 +9,13 @@ use serde_json::json;
 use super::super::{Exit, Output};
 use super::arguments::ArrayArgs;
 use super::cannot_write;
+use super::svg::{Plot, Scale, Series};
+use crate::bitnet::backend::Phases;
 use crate::bitnet::make::random_matrix;
 use crate::bitnet::quant::{Quantiser, quantise};
 use crate::bitnet::shapes::BITNET_2B_4T;
 use crate::bitnet::ternary::StreamFormat;
+use crate::cgla::ArrayConfig;
 use crate::cgla::bench::{ModelCost, model_cost, projection_cycles};
 use crate::cgla::experiments::{KernelPoint, StreamResult, baselines, kernel_points};
 use crate::cgla::paper::{CYCLES_PER_WORD, FIXED_CYCLES, MEASURED_MHZ, PROJECTED_MHZ};
@@ -27,6 +30,8 @@ const PUBLISHED_ARRAY_SECONDS: f64 = 0.0163;
 const PUBLISHED_TOKENS: f64 = 19.0;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nfgen bitnet report -o report.html\n  \
+                  nfgen bitnet report --rtl --json > report.json")]
 pub struct Args {
     /// HTML file to write
     #[arg(short, long, default_value = "bitnet_report.html")]
@@ -54,12 +59,23 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     let acts = quantise(&activations, 2560, Quantiser::A)?;
     let streams = baselines(machine.as_mut(), &weights, &acts)?;
     let mut costs = vec![];
-    for format in [
-        StreamFormat::TwoBit,
-        StreamFormat::FiveTrits,
-        StreamFormat::Nibbles,
-    ] {
-        costs.push((format, model_cost(&config, &memory, &BITNET_2B_4T, format)?));
+    for format in FORMATS {
+        for ports in (1..=4).filter(|p| config.rows.is_multiple_of(2 * p)) {
+            let build = ArrayConfig { ports, ..config };
+            costs.push(PortCost {
+                format,
+                ports,
+                bytes_per_cycle: f64::from(ports) * 16.0 * memory.efficiency,
+                cost: model_cost(&build, &memory, &BITNET_2B_4T, format)?,
+            });
+        }
+    }
+    let own = model_cost(&config, &memory, &BITNET_2B_4T, StreamFormat::TwoBit)?;
+    let mut phases = Phases::default();
+    for projection in &own.projections {
+        for _ in 0..BITNET_2B_4T.layers {
+            phases += projection.cycles;
+        }
     }
     let layer = projection_cycles(&config, &memory, 6912, 2560, StreamFormat::TwoBit)?;
     let energy = |cycles: u64| ARRAY_WATT_28NM * cycles as f64 / (PROJECTED_MHZ * 1e6);
@@ -78,7 +94,9 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         costs: &costs,
         layer_cycles: layer.total,
         published_energy,
-        energy: energy(costs[0].1.cycles_per_token),
+        energy: energy(own.cycles_per_token),
+        phases,
+        cycles_per_token: own.cycles_per_token,
         memory: format!(
             "{} ports of 16 bytes, {:.0} % of the cycles, {} cycles latency",
             config.ports,
@@ -95,7 +113,10 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         "kernel_points": points,
         "baselines": streams,
         "layer_6912x2560_cycles": layer,
-        "models": costs.iter().map(|(f, c)| json!({"format": f.name(), "cost": c})).collect::<Vec<_>>(),
+        "models": costs.iter().map(|c| json!({
+            "format": c.format.name(), "ports": c.ports, "cost": c.cost,
+        })).collect::<Vec<_>>(),
+        "phases_per_token": phases,
         "published_joule_per_token": published_energy,
         "array_joule_per_token": page.energy,
     }));
@@ -107,7 +128,9 @@ struct Page<'a> {
     source: &'a str,
     points: &'a [KernelPoint],
     streams: &'a [StreamResult],
-    costs: &'a [(StreamFormat, ModelCost)],
+    costs: &'a [PortCost],
+    phases: Phases,
+    cycles_per_token: u64,
     layer_cycles: u64,
     published_energy: f64,
     energy: f64,
@@ -164,20 +187,29 @@ impl Page<'_> {
             ],
             rows,
         );
-        let published: Vec<(f64, f64)> = self
-            .points
-            .iter()
-            .map(|p| (f64::from(p.words), p.published_us))
-            .collect();
-        let here: Vec<(f64, f64)> = self
-            .points
-            .iter()
-            .map(|p| (f64::from(p.words), p.us_at_145_mhz))
-            .collect();
+        let line = |name: &str, colour, time: &dyn Fn(&KernelPoint) -> f64| Series {
+            name: name.into(),
+            colour,
+            dashed: false,
+            points: self
+                .points
+                .iter()
+                .map(|p| (f64::from(p.words), time(p)))
+                .collect(),
+        };
+        let plot = Plot {
+            x_label: "32-bit words per operand",
+            y_label: "microseconds at 145 MHz",
+            scale: Scale::Log,
+            series: &[
+                line("published", "#b33", &|p| p.published_us),
+                line("here", "#36c", &|p| p.us_at_145_mhz),
+            ],
+        };
         format!(
             "<h2>Kernel time against loaded words, published mapping (rows 2-3, 5-7, last)</h2>\n\
              {table}\n{}\n",
-            plot(&[("published", "#b33", &published), ("here", "#36c", &here)])
+            plot.svg()
         )
     }
 
@@ -189,7 +221,7 @@ impl Page<'_> {
         };
         let layer = law(2.0 * 6912.0 * 2560.0);
         let model = law(2.0 * BITNET_2B_4T.trits() as f64);
-        let here = self.costs[0].1.cycles_per_token as f64;
+        let here = self.cycles_per_token as f64;
         let rows = [MEASURED_MHZ, 250.0, PROJECTED_MHZ].map(|mhz| {
             let ms = |cycles: f64| format!("{:.3}", cycles / mhz / 1000.0);
             vec![
@@ -226,6 +258,7 @@ impl Page<'_> {
                 format!("{:.4}", s.normalised_error),
                 format!("{:.3}", 1e3 * s.host_seconds),
                 s.cycles.total.to_string(),
+                format!("{:.3}", s.cycles.total as f64 / MEASURED_MHZ / 1e3),
             ]
         });
         format!(
@@ -233,48 +266,136 @@ impl Page<'_> {
              <p>Synthetic weights and activations, int8 per token. Error: L2 of the difference over \
              L2 of the exact result. Host time: quantising and packing on the machine that made \
              this page. Published errors: max-abs 0.102, power of two 0.0979, affine 0.0821, MSE \
-             0.0942.</p>\n{}\n",
-            table(&["stream", "error", "host ms", "array cycles"], rows)
+             0.0942; published times, host included: exact 0.595 s, max-abs 0.359, power of two \
+             0.387, affine 0.432, MSE 1.97.</p>\n{}\n",
+            table(
+                &[
+                    "stream",
+                    "error",
+                    "host ms",
+                    "array cycles",
+                    "array ms at 145 MHz"
+                ],
+                rows
+            )
         )
     }
 
     fn energy(&self) -> String {
+        let p = self.phases;
+        let rows = [
+            ("configuration", p.conf),
+            ("loading operands", p.load),
+            ("executing", p.exec),
+            ("draining", p.drain),
+            ("all, phases overlapping", p.total),
+        ]
+        .map(|(name, cycles)| {
+            let seconds = cycles as f64 / (PROJECTED_MHZ * 1e6);
+            vec![
+                name.to_owned(),
+                cycles.to_string(),
+                format!("{:.3}", 1e3 * cycles as f64 / 250e6),
+                format!("{:.3}", 1e3 * seconds),
+                format!("{:.5}", ARRAY_WATT_28NM * seconds),
+            ]
+        });
         format!(
             "<h2>Energy per token</h2>\n<p>Published split: ({HOST_WATT} W x \
              {PUBLISHED_HOST_SECONDS} s + {ARRAY_WATT} W x {PUBLISHED_ARRAY_SECONDS} s) / \
              {PUBLISHED_TOKENS} tokens = {:.4} J. With the published {ARRAY_WATT_28NM} W and 840 \
              MHz, all 210 projections here would take {:.4} J per token on the array; the host's \
              share without projections is not measured. Both are the published power model, not \
-             measurements.</p>\n",
-            self.published_energy, self.energy
+             measurements. The split below is this array's own, for 210 projections of 2-bit \
+             weights (cycle model); loading and executing run side by side, so the parts add up to \
+             more than the whole.</p>\n{}\n",
+            self.published_energy,
+            self.energy,
+            table(
+                &[
+                    "phase",
+                    "cycles per token",
+                    "ms at 250 MHz",
+                    "ms at 840 MHz",
+                    "J at 840 MHz"
+                ],
+                rows.into_iter()
+            )
         )
     }
 
     fn roofline(&self) -> String {
-        let rows = self.costs.iter().map(|(format, cost)| {
+        let rows = self.costs.iter().map(|c| {
             vec![
-                format.name().to_owned(),
-                format!("{:.1}", cost.weight_bytes_per_token as f64 / 1e6),
-                format!("{:.2}", 250e6 / cost.memory_cycles_per_token),
-                format!("{:.2}", 250e6 / cost.cycles_per_token as f64),
-                format!("{:.1}", 100.0 * cost.roofline_share),
+                format!("{}, {} ports", c.format.name(), c.ports),
+                format!("{:.1}", c.cost.weight_bytes_per_token as f64 / 1e6),
+                format!("{:.1}", c.bytes_per_cycle * 250e6 / 1e9),
+                format!("{:.2}", 250e6 / c.cost.memory_cycles_per_token),
+                format!("{:.2}", 250e6 / c.cost.cycles_per_token as f64),
+                format!("{:.1}", 100.0 * c.cost.roofline_share),
             ]
         });
+        let colours = ["#36c", "#2a2", "#b33"];
+        let mut series = vec![];
+        for (format, colour) in FORMATS.into_iter().zip(colours) {
+            let line = |name: String, dashed, rate: &dyn Fn(&ModelCost) -> f64| Series {
+                name,
+                colour,
+                dashed,
+                points: self
+                    .costs
+                    .iter()
+                    .filter(|c| c.format == format)
+                    .map(|c| (f64::from(c.ports), rate(&c.cost)))
+                    .collect(),
+            };
+            series.push(line(format!("{} here", format.name()), false, &|c| {
+                250e6 / c.cycles_per_token as f64
+            }));
+            series.push(line(format!("{} memory", format.name()), true, &|c| {
+                250e6 / c.memory_cycles_per_token
+            }));
+        }
+        let plot = Plot {
+            x_label: "16-byte read ports",
+            y_label: "tokens per second, ternary layers",
+            scale: Scale::Linear,
+            series: &series,
+        };
         format!(
-            "<h2>Roofline at 250 MHz, ternary layers</h2>\n{}\n",
+            "<h2>Roofline at 250 MHz, ternary layers</h2>\n<p>Bytes that a token reads, what the \
+             ports deliver, and the rate that follows; the rows are shared out over the ports. \
+             Nibbles stand for weights stored as int4.</p>\n{}\n{}\n",
             table(
                 &[
                     "weights",
                     "MB per token",
+                    "GB/s of the ports",
                     "memory allows tokens/s",
                     "here",
                     "share %"
                 ],
                 rows
-            )
+            ),
+            plot.svg()
         )
     }
 }
+
+/// A whole model on a build.
+struct PortCost {
+    format: StreamFormat,
+    ports: u32,
+    bytes_per_cycle: f64,
+    cost: ModelCost,
+}
+
+/// Weight formats of the roofline.
+const FORMATS: [StreamFormat; 3] = [
+    StreamFormat::TwoBit,
+    StreamFormat::FiveTrits,
+    StreamFormat::Nibbles,
+];
 
 fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut out = String::from("<table><tr>");
@@ -290,61 +411,4 @@ fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
         out.push_str("</tr>");
     }
     out + "</table>"
-}
-
-/// Name, colour and points of a line.
-type Series<'a> = (&'a str, &'a str, &'a [(f64, f64)]);
-
-/// Lines on logarithmic axes, 560 x 320.
-fn plot(series: &[Series<'_>]) -> String {
-    let all = || series.iter().flat_map(|s| s.2.iter());
-    let span = |pick: &dyn Fn(&(f64, f64)) -> f64| {
-        let low = all().map(pick).fold(f64::MAX, f64::min).log10().floor();
-        let high = all().map(pick).fold(f64::MIN, f64::max).log10().ceil();
-        (low, high.max(low + 1.0))
-    };
-    let (x, y) = (span(&|p| p.0), span(&|p| p.1));
-    let at = |p: &(f64, f64)| {
-        (
-            50.0 + 490.0 * (p.0.log10() - x.0) / (x.1 - x.0),
-            280.0 - 260.0 * (p.1.log10() - y.0) / (y.1 - y.0),
-        )
-    };
-    let mut out = String::from(
-        "<svg width=\"560\" height=\"320\" font-size=\"12\"><rect x=\"50\" y=\"20\" width=\"490\" \
-         height=\"260\" fill=\"none\" stroke=\"#999\"/>",
-    );
-    for power in x.0 as i32..=x.1 as i32 {
-        let (px, _) = at(&(10f64.powi(power), 1.0));
-        let _ = write!(
-            out,
-            "<text x=\"{px:.0}\" y=\"296\" text-anchor=\"middle\">1e{power}</text>"
-        );
-    }
-    for power in y.0 as i32..=y.1 as i32 {
-        let (_, py) = at(&(1.0, 10f64.powi(power)));
-        let _ = write!(
-            out,
-            "<text x=\"46\" y=\"{py:.0}\" text-anchor=\"end\">1e{power}</text>"
-        );
-    }
-    out.push_str("<text x=\"295\" y=\"314\" text-anchor=\"middle\">words per operand</text>");
-    out.push_str("<text x=\"4\" y=\"14\">microseconds at 145 MHz</text>");
-    for (index, (name, colour, points)) in series.iter().enumerate() {
-        let path: Vec<String> = points
-            .iter()
-            .map(|p| {
-                let (px, py) = at(p);
-                format!("{px:.1},{py:.1}")
-            })
-            .collect();
-        let _ = write!(
-            out,
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" points=\"{}\"/>\
-             <text x=\"70\" y=\"{}\" fill=\"{colour}\">{name}</text>",
-            path.join(" "),
-            40 + 16 * index
-        );
-    }
-    out + "</svg>"
 }
