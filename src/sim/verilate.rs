@@ -43,7 +43,8 @@ pub struct Job<'a> {
     pub memory: &'a [(String, String)],
     /// (file name, text) of the C++ harness.
     pub harness: (&'a str, &'a str),
-    /// Verilator configuration: signals that the harness reads. Empty for none.
+    /// Verilator configuration: signals that the harness reads, modules to be built as blocks of
+    /// their own (`hier_block`). Empty for none.
     pub configuration: &'a str,
     pub optimise: Optimise,
     /// Build with FST tracing.
@@ -174,6 +175,9 @@ impl Verilator {
         }
         if !job.configuration.is_empty() {
             command.arg(CONFIGURATION);
+        }
+        if job.configuration.contains("hier_block") {
+            command.arg("--hierarchical");
         }
         for (name, _) in job.verilog {
             command.arg(name);

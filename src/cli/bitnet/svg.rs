@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Outer size and the frame of the axes.
-const SIZE: (f64, f64) = (600.0, 340.0);
+const SIZE: (f64, f64) = (640.0, 340.0);
 const FRAME: (f64, f64, f64, f64) = (64.0, 16.0, 430.0, 276.0);
 
 /// Axis scale.
