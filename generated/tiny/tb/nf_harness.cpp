@@ -10,10 +10,12 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "Vnf_trainer.h"
 #include "verilated.h"
+#include "verilated_syms.h"
 #if VM_TRACE
 #include "verilated_fst_c.h"
 #endif
@@ -34,6 +36,7 @@ enum Op : uint32_t {
     kReset = 11,
     kTrace = 12,
     kWaitIrq = 13,
+    kEvents = 14,
 };
 
 constexpr uint32_t kOk = 0;
@@ -57,9 +60,64 @@ struct Random {
     bool chance(uint32_t per_million) { return (next() >> 33) % 1000000u < per_million; }
 };
 
+// Watches a sequencer: when its instructions start, when its engine is ready for the next and when they
+// retire, in cycles since the sample began. Reads signals of the design only, and nothing when they are not there.
+struct Watch {
+    const CData* start = nullptr;
+    const CData* ready = nullptr;
+    const CData* retire = nullptr;
+    std::vector<uint32_t> times[3];
+    bool open = false;
+
+    static const CData* signal(const VerilatedScope* scope, const char* name) {
+        VerilatedVar* var = scope->varFind(name);
+        return var ? static_cast<const CData*>(var->datap()) : nullptr;
+    }
+
+    void bind(const char* instance) {
+        const VerilatedScopeNameMap* scopes = Verilated::scopeNameMap();
+        if (!scopes) return;
+        for (const auto& entry : *scopes) {
+            std::string name = entry.first, end = instance;
+            if (name.size() < end.size() || name.compare(name.size() - end.size(), end.size(), end)) continue;
+            start = signal(entry.second, "start");
+            ready = signal(entry.second, "ready");
+            retire = signal(entry.second, "retire");
+        }
+    }
+
+    bool bound() const { return start && ready && retire; }
+
+    void sample() {
+        for (auto& t : times) t.clear();
+        open = false;
+    }
+
+    void tick(uint32_t cycle) {
+        if (open && *ready) {
+            times[1].push_back(cycle);
+            open = false;
+        }
+        if (*start) {
+            times[0].push_back(cycle);
+            open = true;
+        }
+        if (*retire) times[2].push_back(cycle);
+    }
+};
+
 class Bench {
 public:
     Bench() : top_(new Vnf_trainer) {
+        const char* engines[3] = {"u_mat_sequencer", "u_vec_sequencer", "u_adam_sequencer"};
+        for (int e = 0; e < 3; ++e) watch[e].bind(engines[e]);
+        const VerilatedScopeNameMap* scopes = Verilated::scopeNameMap();
+        if (scopes && watch[0].bound()) {
+            for (const auto& entry : *scopes)
+                if (std::string(entry.first).find("u_mat_sequencer") != std::string::npos)
+                    sample_start_ = Watch::signal(entry.second, "sample_start");
+        }
+        watching_ = sample_start_ && watch[0].bound() && watch[1].bound() && watch[2].bound();
         quiet();
         reset();
     }
@@ -193,6 +251,14 @@ public:
         top_->eval();
         dump();
 
+        if (watching_) {
+            if (*sample_start_) {
+                sample_cycle_ = cycles;
+                for (auto& w : watch) w.sample();
+            }
+            for (auto& w : watch) w.tick(uint32_t(cycles - sample_cycle_));
+        }
+
         bool token = top_->s_axis_token_tvalid && top_->s_axis_token_tready;
         bool state = top_->s_axis_weight_tvalid && top_->s_axis_weight_tready;
         stalled += (top_->s_axis_token_tvalid && !top_->s_axis_token_tready) +
@@ -238,6 +304,7 @@ public:
     }
 
     std::deque<Beat> tokens, state_in, result, state_out;
+    Watch watch[3];
     uint64_t result_packets = 0, state_packets = 0, cycles = 0, stalled = 0, violations = 0;
 
 private:
@@ -289,6 +356,9 @@ private:
     std::unique_ptr<VerilatedFstC> trace_;
     uint64_t time_ = 0;
 #endif
+    const CData* sample_start_ = nullptr;
+    uint64_t sample_cycle_ = 0;
+    bool watching_ = false;
     Random random_;
     uint32_t stall_ = 0;
     bool token_live_ = false, state_live_ = false;
@@ -392,6 +462,18 @@ int main(int argc, char** argv) {
             reply({kOk, (uint32_t)bench.cycles, (uint32_t)(bench.cycles >> 32), (uint32_t)bench.stalled,
                    (uint32_t)(bench.stalled >> 32), (uint32_t)bench.violations});
             break;
+        case kEvents: {
+            std::vector<uint32_t> out{kOk};
+            for (auto& w : bench.watch) {
+                for (auto& t : w.times) {
+                    out.push_back(uint32_t(t.size()));
+                    out.insert(out.end(), t.begin(), t.end());
+                }
+            }
+            write_words(out.data(), out.size());
+            std::fflush(stdout);
+            break;
+        }
         case kStalls:
             if (!read_words(a, 2)) return 3;
             bench.stalls(a[0], a[1]);
