@@ -1,73 +1,18 @@
 //! The generated trainer in simulation against the reference: every weight, both moments, every
 //! loss, on every bit.
 
+#[path = "support/machine.rs"]
+mod machine;
 #[path = "support/tools.rs"]
 mod tools;
 
-use std::path::PathBuf;
-
-use nfgen::compile::trainer::compile;
-use nfgen::config::{ModelConfig, load_model};
-use nfgen::emit::Core;
+use machine::{machine, model, options, windows};
+use nfgen::config::ModelConfig;
 use nfgen::reference::{State, Trainer};
 use nfgen::sim::compare::{compare, to_words};
 use nfgen::sim::driver::DriverError;
 use nfgen::sim::icarus;
-use nfgen::sim::trainer::{self as sim, Options, Session, SimError};
-use nfgen::trainer::plan::{self, Plan, Resources, Target};
-
-fn model(name: &str, set: &[&str]) -> ModelConfig {
-    let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
-    load_model(name, &set).expect("a legal model")
-}
-
-fn machine(model: &ModelConfig, array: usize, adam_lanes: Option<usize>) -> (Plan, Core) {
-    let much = 1e12;
-    let target = Target {
-        name: "simulation".into(),
-        available: Resources {
-            lut: much,
-            ff: much,
-            dsp: much,
-            bram36: much,
-            uram: 0.0,
-            lutram_bits: much,
-        },
-        lut_share: plan::LUT_SHARE,
-        clock_mhz: 200.0,
-    };
-    let options = plan::Options {
-        array: Some(array),
-        adam_lanes,
-        groups: None,
-    };
-    let plan = Plan::new(model, &target, &options).expect("a plan");
-    let core = compile(&plan, "test", "").expect("a core");
-    (plan, core)
-}
-
-fn options(stalls: f64, seed: u32) -> Options {
-    Options {
-        stalls,
-        seed,
-        waveform: None,
-        cache: PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("models"),
-        threads: 1,
-    }
-}
-
-/// Windows of the text that ships with the project.
-fn windows(model: &ModelConfig, count: usize) -> Vec<Vec<u32>> {
-    let text = include_bytes!("../data/corpus.txt");
-    (0..count)
-        .map(|n| {
-            text[n * 389..][..=model.seq_len]
-                .iter()
-                .map(|c| u32::from(*c) % model.vocab as u32)
-                .collect()
-        })
-        .collect()
-}
+use nfgen::sim::trainer::{self as sim, Session, SimError};
 
 fn verilator() -> bool {
     tools::tool("verilator").is_some()
@@ -365,4 +310,45 @@ fn icarus_sees_no_x_in_the_smallest_model() {
     )
     .expect("a run");
     assert!(report.matched, "{}", report.output);
+}
+
+#[test]
+fn a_hand_changed_file_ends_with_exit_1_and_a_waveform() {
+    if !verilator() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let nfgen = |arguments: &[&str]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_nfgen"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .expect("nfgen runs")
+    };
+    let machine = ["--model", "tiny", "--device", "zcu102", "--array", "4"];
+    let emitted = nfgen(&[&["emit", "-o", "out"], &machine[..]].concat());
+    assert_eq!(emitted.status.code(), Some(0), "{emitted:?}");
+    let file = folder.path().join("out/rtl/nf_fp32_mul.v");
+    let text = std::fs::read_to_string(&file).expect("an emitted file");
+    let changed = text.replacen(" ^ ", " | ", 1);
+    assert_ne!(text, changed);
+    std::fs::write(&file, changed).expect("written");
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/data/corpus.txt");
+    let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/models");
+    let run = [
+        "sim", "--rtl", "out/rtl", "--corpus", corpus, "--steps", "2", "--cache", cache, "--json",
+    ];
+    let outcome = nfgen(&[&run, &machine[..]].concat());
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    let report: serde_json::Value = serde_json::from_slice(&outcome.stdout).expect("JSON");
+    assert_eq!(report["verdict"], "mismatch");
+    let first = &report["first_difference"];
+    assert_ne!(first["expected_bits"], first["got_bits"]);
+    assert!(
+        first["tensor"].is_string() && first["ulps"].is_u64(),
+        "{first}"
+    );
+    let waveform = report["waveform"].as_str().expect("a waveform");
+    let bytes = std::fs::metadata(folder.path().join(waveform)).expect("a file");
+    assert!(bytes.len() > 1000);
 }

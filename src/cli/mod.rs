@@ -6,6 +6,7 @@
 
 mod bench;
 mod bitnet;
+mod chart;
 mod check;
 mod common;
 mod convert;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
+use super::chart::loss_table;
 use super::common::cache_folder;
 use super::emit::internal;
 use super::plan::{MachineArgs, does_not_fit};
@@ -116,6 +117,7 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         waveform: None,
         cache: cache_folder(args.cache.as_ref()),
         threads: threads(None),
+        limit: None,
     };
 
     out.note(format!(
@@ -208,6 +210,9 @@ fn finish(
     object["rtl_sha256"] = json!(rtl_sha256);
     out.object(&object);
     let losses = &report.loss;
+    if losses.len() > 1 {
+        out.say(loss_table(losses));
+    }
     let shown = |x: Option<&f32>| x.map_or("-".into(), |x| format!("{x:.4}"));
     out.say(format!(
         "verdict {}: {} samples, {} parameters, {} words compared, {} differ\n\

@@ -2,7 +2,7 @@
 
 use super::registers::hardware_registers;
 use super::{HEADER, top_ports};
-use crate::dsl::MemStyle;
+use crate::dsl::{Design, MemStyle};
 use crate::emit::core::{Core, Parameter, TextFile, trainer_dmas};
 use crate::emit::regmap::{self, TrainerResets, trainer_map};
 use crate::hw::axi::registers::RegisterMapError;
@@ -53,16 +53,15 @@ fn build_id(plan: &Plan) -> u32 {
     u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
 }
 
-/// Compiles the core.
-pub fn compile(plan: &Plan, description: &str, resolved: &str) -> Result<Core, CompileError> {
-    let map = registers(plan, build_id(plan));
-    let (file, constants) = hardware_registers(&map, "nf_registers")?;
+/// The netlist of a planned machine.
+pub fn netlist(plan: &Plan) -> Result<Design, CompileError> {
+    let (file, constants) = hardware_registers(&registers(plan, build_id(plan)), "nf_registers")?;
     let style = |kind: MemoryKind| match kind {
         MemoryKind::Ultra => MemStyle::Ultra,
         MemoryKind::Distributed => MemStyle::Distributed,
         MemoryKind::Block => MemStyle::Block,
     };
-    let design = build_machine(&MachineSpec {
+    Ok(build_machine(&MachineSpec {
         model: &plan.model,
         shape: &plan.shape,
         program: &plan.program,
@@ -72,7 +71,13 @@ pub fn compile(plan: &Plan, description: &str, resolved: &str) -> Result<Core, C
         moment_style: style(plan.moment_kind),
         registers: &file,
         register_constants: &constants,
-    })?;
+    })?)
+}
+
+/// Compiles the core.
+pub fn compile(plan: &Plan, description: &str, resolved: &str) -> Result<Core, CompileError> {
+    let map = registers(plan, build_id(plan));
+    let design = netlist(plan)?;
     let text = |(name, text): (String, String)| TextFile { name, text };
     Ok(Core {
         name: plan.model.name.clone(),

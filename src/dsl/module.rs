@@ -161,7 +161,7 @@ impl Module {
     }
 
     /// Makes the module the top of an AXI core: its clock is called `aclk`, its reset is `aresetn`
-    /// (active low, synchronised inside). `buses` lists the interfaces that belong to the clock.
+    /// (active low, synchronised and held for 256 cycles more inside). `buses` lists the interfaces that belong to the clock.
     pub fn axi_clock(&self, buses: &[&str]) {
         self.inner.borrow_mut().def.axi_clock = Some(buses.join(":"));
     }

@@ -303,7 +303,7 @@ pub fn trainer_map(model: &ModelConfig, resets: &TrainerResets) -> RegisterMap {
     .add(
         "SEED",
         ReadOnly,
-        0,
+        model.seed,
         "seed of stochastic rounding; WEIGHT_WRITE loads it with the rest of a saved run",
     )
     .add(

@@ -237,9 +237,17 @@ pub fn interpret(def: &Arc<ModuleDef>, stimulus: &Stimulus) -> Trace {
 pub struct Model {
     def: Arc<ModuleDef>,
     path: PathBuf,
+    arguments: Vec<String>,
 }
 
 impl Model {
+    /// The model, started with a plusarg more.
+    pub fn with_argument(&self, argument: String) -> Self {
+        let mut model = self.clone();
+        model.arguments.push(argument);
+        model
+    }
+
     /// Prints and builds `def`, or finds the model in the cache.
     pub fn build(def: &Arc<ModuleDef>) -> Result<Self, CosimError> {
         let files = Design::new(def.clone())?.print_verilog("");
@@ -269,6 +277,7 @@ impl Model {
         Ok(Model {
             def: def.clone(),
             path,
+            arguments: vec![],
         })
     }
 
@@ -293,6 +302,7 @@ impl Model {
         let run = Command::new(&self.path)
             .current_dir(dir)
             .args([&input, &output])
+            .args(&self.arguments)
             .output()
             .map_err(|e| io(&self.path, e))?;
         let text = String::from_utf8_lossy(&run.stdout).into_owned();
@@ -440,7 +450,7 @@ template <class T> void give(const T& port, int limbs, std::vector<uint64_t>& ou
     else std::memcpy(&out[at], &port, sizeof(T));
 }}
 int main(int argc, char** argv) {{
-    if (argc != 3) return 2;
+    if (argc < 3) return 2;
     std::vector<uint64_t> words;
     FILE* f = std::fopen(argv[1], "rb");
     if (!f) return 2;
@@ -453,6 +463,7 @@ int main(int argc, char** argv) {{
     (void)in;
     std::vector<uint64_t> out;
     VerilatedContext context;
+    context.commandArgs(argc, argv);
     V{name} top{{&context}};
 {start}    for (uint64_t c = 0; c < cycles && !context.gotFinish(); ++c) {{
 {reset}{drive}        top.eval();

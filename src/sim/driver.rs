@@ -47,13 +47,15 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Starts the model; its messages (Verilator's `$display`, violations) go to stderr.
-    pub fn start(model: &Path) -> Result<Self, DriverError> {
+    /// Starts the model with plusargs; its messages (Verilator's `$display`, violations) go to
+    /// stderr.
+    pub fn start(model: &Path, arguments: &[String]) -> Result<Self, DriverError> {
         let failed = |source| DriverError::Start {
             path: model.display().to_string(),
             source,
         };
         let mut command = Command::new(model);
+        command.args(arguments);
         if let Some(dir) = model.parent() {
             // $readmemh files lie beside the model.
             command.current_dir(dir);

@@ -31,6 +31,8 @@ pub struct Options {
     pub cache: PathBuf,
     /// Threads of the reference.
     pub threads: usize,
+    /// Idle cycles after which a transaction counts as hung; without it, a generous bound.
+    pub limit: Option<u32>,
 }
 
 /// Why a simulation could not run.
@@ -91,10 +93,21 @@ pub struct SimReport {
 }
 
 /// A built model with the register addresses it needs.
+#[derive(Clone)]
 pub struct Model {
     path: PathBuf,
+    arguments: Vec<String>,
     control: u32,
     build_id: (u32, u32),
+}
+
+impl Model {
+    /// The model, started with a plusarg more.
+    pub fn with_argument(&self, argument: String) -> Model {
+        let mut model = self.clone();
+        model.arguments.push(argument);
+        model
+    }
 }
 
 const START_TRAIN: u32 = 1;
@@ -139,6 +152,7 @@ pub fn build(
     };
     Ok(Model {
         path,
+        arguments: vec![],
         control: register("CONTROL").0,
         build_id: register("BUILD_ID"),
     })
@@ -156,7 +170,7 @@ pub struct Session<'a> {
 impl<'a> Session<'a> {
     /// Starts a model.
     pub fn start(plan: &'a Plan, model: &Model, options: &Options) -> Result<Self, SimError> {
-        let mut driver = Driver::start(&model.path)?;
+        let mut driver = Driver::start(&model.path, &model.arguments)?;
         if let Some(path) = &options.waveform {
             driver.trace(path)?;
         }
@@ -174,7 +188,9 @@ impl<'a> Session<'a> {
             plan,
             driver,
             control: model.control,
-            limit: (8 * work + 100_000).min(u32::MAX as usize) as u32,
+            limit: options
+                .limit
+                .unwrap_or((8 * work + 100_000).min(u32::MAX as usize) as u32),
         })
     }
 

@@ -14,7 +14,9 @@ pub fn skid(width: u32) -> Result<Arc<ModuleDef>, DslError> {
     let s_valid = m.input("s_valid", 1);
     let s_data = m.input("s_data", width);
     let spare_valid = m.reg("spare_valid_q", 1).with_reset(0);
-    m.output("s_ready", !spare_valid.q());
+    // Low in reset, so that nothing is promised that the reset would lose.
+    let ready = m.reg("s_ready_q", 1).with_reset(0);
+    m.output("s_ready", ready.q());
     m.port_group("Downstream");
     let m_ready = m.input("m_ready", 1);
     let valid = m.reg("m_valid_q", 1).with_reset(0);
@@ -24,11 +26,14 @@ pub fn skid(width: u32) -> Result<Arc<ModuleDef>, DslError> {
     // The output register moves when it is empty or taken; otherwise a transfer that was
     // promised by `s_ready` goes to the spare register.
     let moves = (!valid.q() | m_ready).named("moves");
-    valid.set_next(spare_valid.q() | s_valid).with_enable(moves);
+    let holds = (spare_valid.q() | (s_valid & ready.q())).named("holds");
+    valid.set_next(holds).with_enable(moves);
     data.set_next(m.mux(spare_valid.q(), spare.q(), s_data))
         .with_enable(moves);
-    spare.set_next(s_data).with_enable(!spare_valid.q());
-    spare_valid.set_next(!moves & (spare_valid.q() | s_valid));
+    spare.set_next(s_data).with_enable(ready.q());
+    let spare_next = (!moves & holds).named("spare_next");
+    spare_valid.set_next(spare_next);
+    ready.set_next(!spare_next);
     m.output("m_valid", valid.q());
     m.output("m_data", data.q());
     m.finish()
@@ -52,20 +57,21 @@ pub fn fifo(width: u32, depth: u32) -> Result<Arc<ModuleDef>, DslError> {
     let s_data = m.input("s_data", width);
     let write_at = m.reg("write_at_q", bits + 1).with_reset(0);
     let read_at = m.reg("read_at_q", bits + 1).with_reset(0);
-    let full = m.reg("full_q", 1).with_reset(0);
-    m.output("s_ready", !full.q());
+    // Low in reset, so that nothing is promised that the reset would lose.
+    let ready = m.reg("s_ready_q", 1).with_reset(0);
+    m.output("s_ready", ready.q());
     m.port_group("Downstream");
     let m_ready = m.input("m_ready", 1);
 
     let empty = write_at.q().eq(read_at.q()).named("empty");
-    let push = (s_valid & !full.q()).named("push");
+    let push = (s_valid & ready.q()).named("push");
     let pop = (!empty & m_ready).named("pop");
     let write_next = write_at.q().add(push.zext(bits + 1));
     let read_next = read_at.q().add(pop.zext(bits + 1));
     write_at.set_next(write_next);
     read_at.set_next(read_next);
     // The pointers carry one bit more than the address: `depth` apart means full.
-    full.set_next(write_next.sub(read_next).eq_const(u128::from(depth)));
+    ready.set_next(!write_next.sub(read_next).eq_const(u128::from(depth)));
     let words = m.mem(
         "words",
         MemSpec {

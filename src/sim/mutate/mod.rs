@@ -1,7 +1,14 @@
 //! Mutations of emitted Verilog: one operator, constant or connection changed at a time.
 //!
 //! A comparison that cannot fail proves nothing. Simulating mutants and counting those that
-//! the comparison notices shows what it is worth.
+//! the comparison notices shows what it is worth. All chosen mutants live in one model
+//! ([`weave`]), which is built once and told at run time which of them to be.
+
+mod weave;
+
+use std::collections::{HashMap, HashSet};
+
+pub use weave::{ARGUMENT, Woven, weave};
 
 /// One possible change.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -12,6 +19,7 @@ pub struct Site {
     pub file: String,
     /// 1-based.
     pub line: usize,
+    /// Byte range in the file's text.
     #[serde(skip)]
     pub start: usize,
     #[serde(skip)]
@@ -45,14 +53,23 @@ const OPERATORS: [(&str, &str); 12] = [
     (" * ", " + "),
 ];
 
-/// All sites of a set of files, in file and line order. Headers, comments, declarations,
-/// simulation-only checks, vendor primitives and memory guards are left alone.
+/// All sites of a set of files, in file and line order.
+///
+/// Left alone: headers, comments, declarations, simulation-only checks, vendor primitives, what
+/// only quiets a linter, and values taken in reset, whose effect ends before the first command.
 pub fn sites(files: &[(String, String)]) -> Vec<Site> {
     let mut out = vec![];
+    let outputs = outputs(files);
     for (file_index, (file, text)) in files.iter().enumerate() {
         let mut in_ports = false;
+        let mut instance = None;
+        // Inside `if (rst) begin ... end else`, and inside the sum of unused bits.
+        let (mut in_reset, mut unused) = (false, false);
         let mut skipped = 0usize;
-        for (n, line) in text.lines().enumerate() {
+        let mut offset = 0;
+        for (n, line) in text.split_inclusive('\n').enumerate() {
+            let line_start = offset;
+            offset += line.len();
             let code = line.split("//").next().unwrap_or("");
             let trimmed = code.trim_start();
             if trimmed.starts_with("`ifndef SYNTHESIS") || trimmed.starts_with("`ifdef SYNTHESIS") {
@@ -64,6 +81,11 @@ pub fn sites(files: &[(String, String)]) -> Vec<Site> {
                 skipped = skipped.saturating_sub(1);
             }
             in_ports |= trimmed.starts_with("module ");
+            in_reset |= trimmed.starts_with("if (rst) begin");
+            in_reset &= !trimmed.starts_with("end");
+            unused |= trimmed.starts_with("wire unused_bits");
+            let ignored = in_reset || unused;
+            unused &= !trimmed.trim_end().ends_with(';');
             let declares = [
                 "input",
                 "output",
@@ -75,20 +97,22 @@ pub fn sites(files: &[(String, String)]) -> Vec<Site> {
             ];
             let declaration =
                 declares.iter().any(|d| trimmed.starts_with(d)) || trimmed.starts_with('`');
-            if !in_ports && !declaration && skipped == 0 {
+            if !in_ports && !declaration && !ignored && skipped == 0 {
                 let site = |start: usize, end: usize, to: &str, kind| Site {
                     file_index,
                     file: file.clone(),
                     line: n + 1,
-                    start,
-                    end,
+                    start: line_start + start,
+                    end: line_start + end,
                     from: code[start..end].to_string(),
                     to: to.to_string(),
                     kind,
                 };
                 operators(code, &site, &mut out);
                 constants(code, &site, &mut out);
-                connections(code, &site, &mut out);
+                instance = instance_of(trimmed).or(instance);
+                let driven = instance.and_then(|m| outputs.get(m));
+                connections(code, driven, &site, &mut out);
             }
             in_ports &= !trimmed.starts_with(");");
         }
@@ -137,8 +161,36 @@ fn constants(code: &str, site: MakeSite<'_>, out: &mut Vec<Site>) {
     }
 }
 
-/// `.port(net)` becomes `.port(~net)`, except for clock, reset and open outputs.
-fn connections(code: &str, site: MakeSite<'_>, out: &mut Vec<Site>) {
+/// Output ports of every module.
+fn outputs(files: &[(String, String)]) -> HashMap<&str, HashSet<&str>> {
+    let mut out: HashMap<&str, HashSet<&str>> = HashMap::new();
+    for (_, text) in files {
+        let mut module = "";
+        for line in text.lines().map(str::trim_start) {
+            if let Some(rest) = line.strip_prefix("module ") {
+                module = rest.split([' ', '(']).next().unwrap_or("");
+            } else if line.starts_with("output ") {
+                let name = line.trim_end_matches(',').rsplit(' ').next().unwrap_or("");
+                out.entry(module).or_default().insert(name);
+            }
+        }
+    }
+    out
+}
+
+/// The module of an instance that starts on this line: `nf_x u_y (`.
+fn instance_of(trimmed: &str) -> Option<&str> {
+    let (module, rest) = trimmed.split_once(' ')?;
+    (module.starts_with("nf_") && rest.trim_end().ends_with('(')).then_some(module)
+}
+
+/// `.port(net)` becomes `.port(~net)`, except for clock, reset and what the instance drives.
+fn connections(
+    code: &str,
+    driven: Option<&HashSet<&str>>,
+    site: MakeSite<'_>,
+    out: &mut Vec<Site>,
+) {
     let trimmed = code.trim_start();
     if !trimmed.starts_with('.') {
         return;
@@ -148,7 +200,8 @@ fn connections(code: &str, site: MakeSite<'_>, out: &mut Vec<Site>) {
     };
     let port = code[code.len() - trimmed.len() + 1..open].trim();
     let net = &code[open + 1..close];
-    if net.is_empty() || ["clk", "rst", "aclk"].contains(&port) {
+    let is_driven = driven.is_some_and(|d| d.contains(port));
+    if net.is_empty() || is_driven || ["clk", "rst", "aclk"].contains(&port) {
         return;
     }
     out.push(site(
@@ -162,16 +215,9 @@ fn connections(code: &str, site: MakeSite<'_>, out: &mut Vec<Site>) {
 /// The files with one site changed.
 pub fn apply(files: &[(String, String)], site: &Site) -> Vec<(String, String)> {
     let mut out = files.to_vec();
-    let text = &mut out[site.file_index].1;
-    let mut offset = 0;
-    for (n, line) in text.split_inclusive('\n').enumerate() {
-        if n + 1 == site.line {
-            let range = offset + site.start..offset + site.end;
-            text.replace_range(range, &site.to);
-            break;
-        }
-        offset += line.len();
-    }
+    out[site.file_index]
+        .1
+        .replace_range(site.start..site.end, &site.to);
     out
 }
 
