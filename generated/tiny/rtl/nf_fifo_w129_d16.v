@@ -19,13 +19,13 @@ module nf_fifo_w129_d16 (
 
     reg [4:0] write_at_q;
     reg [4:0] read_at_q;
-    reg full_q;
+    reg s_ready_q;
 
     (* ram_style = "distributed" *)
     reg [128:0] words [0:15];
 
     wire empty = write_at_q == read_at_q;
-    wire push = s_valid & !full_q;
+    wire push = s_valid & s_ready_q;
     wire pop = !empty & m_ready;
     wire [4:0] write_at_d = write_at_q + {4'd0, push};
     wire [4:0] read_at_d = read_at_q + {4'd0, pop};
@@ -39,15 +39,15 @@ module nf_fifo_w129_d16 (
         if (rst) begin
             write_at_q <= 5'd0;
             read_at_q <= 5'd0;
-            full_q <= 1'b0;
+            s_ready_q <= 1'b0;
         end else begin
             write_at_q <= write_at_d;
             read_at_q <= read_at_d;
-            full_q <= (write_at_d - read_at_d) == 5'd16;
+            s_ready_q <= !((write_at_d - read_at_d) == 5'd16);
         end
     end
 
-    assign s_ready = !full_q;
+    assign s_ready = s_ready_q;
     assign m_valid = !empty;
     assign m_data = words_rdata;
 endmodule

@@ -18,18 +18,22 @@ module nf_skid_w130 (
 );
 
     reg spare_valid_q;
+    reg s_ready_q;
     reg m_valid_q;
     reg [129:0] m_data_q;
     reg [129:0] spare_q;
 
     wire moves = !m_valid_q | m_ready;
-    wire m_valid_d = spare_valid_q | s_valid;
+    wire holds = spare_valid_q | (s_valid & s_ready_q);
+    wire spare_next = !moves & holds;
 
     always @(posedge clk) begin
         if (rst) begin
             spare_valid_q <= 1'b0;
+            s_ready_q <= 1'b0;
         end else begin
-            spare_valid_q <= !moves & m_valid_d;
+            spare_valid_q <= spare_next;
+            s_ready_q <= !spare_next;
         end
     end
 
@@ -37,7 +41,7 @@ module nf_skid_w130 (
         if (rst) begin
             m_valid_q <= 1'b0;
         end else if (moves) begin
-            m_valid_q <= m_valid_d;
+            m_valid_q <= holds;
         end
     end
 
@@ -48,12 +52,12 @@ module nf_skid_w130 (
     end
 
     always @(posedge clk) begin
-        if (!spare_valid_q) begin
+        if (s_ready_q) begin
             spare_q <= s_data;
         end
     end
 
-    assign s_ready = !spare_valid_q;
+    assign s_ready = s_ready_q;
     assign m_valid = m_valid_q;
     assign m_data = m_data_q;
 endmodule

@@ -53,16 +53,25 @@ module nf_trainer (
     input  wire [2:0]   s_axil_arprot
 );
 
-    // aresetn passes two registers and becomes rst: synchronous, active high.
+    // aresetn passes two registers and becomes rst: synchronous, active high, and 256 cycles
+    // longer, so that pipelines, which have no reset, run empty.
     wire clk = aclk;
     (* ASYNC_REG = "TRUE" *)
     reg reset_meta_q = 1'b1;
     (* ASYNC_REG = "TRUE" *)
+    reg reset_sync_q = 1'b1;
+    reg [8:0] reset_hold_q = 9'd0;
     reg rst = 1'b1;
 
     always @(posedge clk) begin
         reset_meta_q <= ~aresetn;
-        rst <= reset_meta_q;
+        reset_sync_q <= reset_meta_q;
+        if (reset_sync_q) begin
+            reset_hold_q <= 9'd0;
+        end else if (!reset_hold_q[8]) begin
+            reset_hold_q <= reset_hold_q + 9'd1;
+        end
+        rst <= reset_sync_q | !reset_hold_q[8];
     end
 
     reg irq_q;

@@ -124,7 +124,7 @@ public:
 
     void reset() {
         top_->aresetn = 0;
-        for (int i = 0; i < 8; ++i) tick();
+        for (int i = 0; i < 16; ++i) tick();
         top_->aresetn = 1;
         for (int i = 0; i < 4; ++i) tick();
     }
@@ -202,12 +202,13 @@ public:
         for (uint64_t i = 0; i < cycles; ++i) tick();
     }
 
-    // Runs until a whole packet has come out of `queue`; idle limit in cycles.
+    // Runs until a whole packet has come out of `queue`; `limit` bounds idle cycles and beats.
     bool wait_packet(std::deque<Beat>& queue, uint64_t* packets, uint64_t limit) {
         uint64_t idle = 0;
         size_t before = queue.size();
         while (*packets == 0) {
             tick();
+            if (queue.size() > limit) return false;
             if (queue.size() != before) {
                 before = queue.size();
                 idle = 0;

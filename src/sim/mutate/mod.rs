@@ -46,7 +46,7 @@ const OPERATORS: [(&str, &str); 12] = [
     (" ^ ", " & "),
     (" == ", " != "),
     (" != ", " == "),
-    (" < ", " <= "),
+    (" < ", " > "),
     (" >> ", " << "),
     (" << ", " >> "),
     (" >>> ", " >> "),
@@ -83,7 +83,7 @@ pub fn sites(files: &[(String, String)]) -> Vec<Site> {
             in_ports |= trimmed.starts_with("module ");
             in_reset |= trimmed.starts_with("if (rst) begin");
             in_reset &= !trimmed.starts_with("end");
-            unused |= trimmed.starts_with("wire unused_bits");
+            unused |= trimmed.starts_with("wire unused_bits") || only_unused(trimmed, text);
             let ignored = in_reset || unused;
             unused &= !trimmed.trim_end().ends_with(';');
             let declares = [
@@ -118,6 +118,28 @@ pub fn sites(files: &[(String, String)]) -> Vec<Site> {
         }
     }
     out
+}
+
+/// Whether a line defines a net that nothing but the sum of unused bits reads.
+fn only_unused(trimmed: &str, text: &str) -> bool {
+    let Some((left, _)) = trimmed.split_once(" = ") else {
+        return false;
+    };
+    let name = left.rsplit(' ').next().unwrap_or("");
+    let mut readers = text
+        .lines()
+        .map(str::trim_start)
+        .filter(|l| *l != trimmed.trim_end())
+        .filter(|l| {
+            l.match_indices(name).any(|(at, _)| {
+                let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+                !word(l[..at].chars().next_back()) && !word(l[at + name.len()..].chars().next())
+            })
+        })
+        .peekable();
+    trimmed.starts_with("wire ")
+        && readers.peek().is_some()
+        && readers.all(|l| l.starts_with("wire unused_bits"))
 }
 
 type MakeSite<'a> = &'a dyn Fn(usize, usize, &str, Kind) -> Site;
@@ -261,6 +283,18 @@ mod tests {
         assert!(texts[0].contains("assign y = a - 8'd12;"));
         assert!(texts[1].contains("a + 8'd13;"));
         assert!(texts[2].contains(".d(~(a))"));
+    }
+
+    #[test]
+    fn what_only_quiets_a_linter_is_left_alone() {
+        let text = "module nf_x (\n);\n    wire [1:0] net_cat = {keep, 1'b0};\n    \
+            wire y = 1'b0;\n    assign z = y;\n    wire unused_bits = &{1'b0, net_cat};\n\
+            endmodule\n";
+        let lines: Vec<usize> = sites(&[("nf_x.v".to_string(), text.to_string())])
+            .iter()
+            .map(|s| s.line)
+            .collect();
+        assert_eq!(lines, [4]);
     }
 
     #[test]

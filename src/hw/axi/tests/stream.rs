@@ -70,6 +70,9 @@ fn fifo_keeps_order_and_rate() {
 #[test]
 fn fifo_holds_its_depth() {
     let mut bench = Bench::new(&fifo(33, 4).unwrap(), 1);
+    // Not ready in reset; ready from the first cycle after it.
+    assert!(!bench.is("s_ready"));
+    bench.step();
     bench.set("s_valid", 1);
     for held in 0..4 {
         assert!(bench.is("s_ready"), "{held} words held");
