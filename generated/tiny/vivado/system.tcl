@@ -33,7 +33,7 @@ update_ip_catalog -rebuild
 
 create_bd_design system
 
-# --- Processing system: control port, one memory port, clock 0, interrupt group 0 ---
+# --- Processing system: control port, memory ports, clock 0, interrupt group 0 ---
 create_bd_cell -type ip -vlnv [nf_ip zynq_ultra_ps_e] ps
 apply_bd_automation -rule xilinx.com:bd_rule:zynq_ultra_ps_e -config {apply_board_preset "1"} [get_bd_cells ps]
 set_property -dict [list \
