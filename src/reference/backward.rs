@@ -111,9 +111,10 @@ impl Pass<'_> {
             );
             self.show(|| name("dn2"), [t, d], &ws.dn2, 0);
             let norm = self.norm(TensorId::Ln2Gamma(l), TensorId::Ln2Beta(l));
+            let mut e = [0; 3];
             for i in lane.rows.clone() {
                 let r = i * d..(i + 1) * d;
-                rows::layernorm_back(
+                let row = rows::layernorm_back(
                     self.level,
                     ws.dn2.part(r.clone()),
                     layer.xhat2.part(r.clone()),
@@ -123,10 +124,11 @@ impl Pass<'_> {
                     ws.dx_mid.part_mut(r.clone()),
                     ws.p2.part_mut(r),
                 );
+                e = std::array::from_fn(|i| e[i].max(row[i]));
             }
-            self.publish_rows(lane, slot(Slot::P2), &ws.p2, d);
-            self.publish_rows(lane, slot(Slot::Dn2), &ws.dn2, d);
-            self.publish_rows(lane, slot(Slot::DxMid), &ws.dx_mid, d);
+            for (slot_of, e) in [Slot::P2, Slot::Dn2, Slot::DxMid].into_iter().zip(e) {
+                exponents.publish(slot(slot_of), e);
+            }
             self.show(|| name("p2"), [t, d], &ws.p2, 0);
             self.show(|| name("dx_mid"), [t, d], &ws.dx_mid, 0);
             lane.member.meet();
@@ -197,14 +199,13 @@ impl Pass<'_> {
                         let start = (head * t + i) * t;
                         let row = ws.ds.part_mut(start..start + i1);
                         let (row, future) = row.split_at_mut(i + 1);
-                        rows::softmax_back(
+                        future.fill(0.0);
+                        e = e.max(rows::softmax_back(
                             self.level,
                             row,
                             layer.p.part(start..start + i + 1),
                             self.c.inv_sqrt_dh,
-                        );
-                        future.fill(0.0);
-                        e = e.max(rows::emax(self.level, row));
+                        ));
                     }
                 }
                 exponents.publish(exponents.ds(l, head), e);
@@ -281,9 +282,10 @@ impl Pass<'_> {
             );
             self.show(|| name("dn1"), [t, d], &ws.dn1, 0);
             let norm = self.norm(TensorId::Ln1Gamma(l), TensorId::Ln1Beta(l));
+            let mut e = [0; 3];
             for i in lane.rows.clone() {
                 let r = i * d..(i + 1) * d;
-                rows::layernorm_back(
+                let row = rows::layernorm_back(
                     self.level,
                     ws.dn1.part(r.clone()),
                     layer.xhat1.part(r.clone()),
@@ -293,10 +295,11 @@ impl Pass<'_> {
                     ws.dx.part_mut(r.clone()),
                     ws.p1.part_mut(r),
                 );
+                e = std::array::from_fn(|i| e[i].max(row[i]));
             }
-            self.publish_rows(lane, slot(Slot::P1), &ws.p1, d);
-            self.publish_rows(lane, slot(Slot::Dn1), &ws.dn1, d);
-            self.publish_rows(lane, slot(Slot::Dx), &ws.dx, d);
+            for (slot_of, e) in [Slot::P1, Slot::Dn1, Slot::Dx].into_iter().zip(e) {
+                exponents.publish(slot(slot_of), e);
+            }
             self.show(|| name("p1"), [t, d], &ws.p1, 0);
             self.show(|| name("dx"), [t, d], &ws.dx, 0);
             lane.member.meet();

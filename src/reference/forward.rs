@@ -6,7 +6,6 @@ use super::pass::{Lane, Pass, Rows};
 use super::rows;
 use super::tensors::TensorId;
 use super::workspace::{Exponents, LayerBuffers, Slot};
-use crate::num::{block, fp32};
 use std::sync::atomic::Ordering;
 
 impl Pass<'_> {
@@ -41,14 +40,11 @@ impl Pass<'_> {
                 )
             };
             let position = &self.position[t * d..(t + 1) * d];
-            for j in 0..d {
-                let value = if self.exact() {
-                    row[j]
-                } else {
-                    let q = i64::from(block::quantise(row[j], e.emax)) * i64::from(block::UNIT);
-                    block::normalise(q, block::UNIT_EMAX, e.emax)
-                };
-                out[j] = fp32::add(value, position[j]);
+            if self.exact() {
+                out.copy_from_slice(row);
+                rows::scale_add(self.level, out, None, position);
+            } else {
+                rows::from_grid(self.level, row, e.emax, position, out);
             }
         }
         self.show(|| "x0".into(), [self.t(), d], self.x(0), 0);
@@ -65,16 +61,18 @@ impl Pass<'_> {
         let norm = self.norm(TensorId::Ln1Gamma(l), TensorId::Ln1Beta(l));
         // SAFETY: between barriers each thread writes its own rows and reads complete tensors.
         unsafe {
+            let mut e = 0;
             for i in lane.rows.clone() {
                 let r = i * d..(i + 1) * d;
                 let (xhat, n) = (
                     layer.xhat1.part_mut(r.clone()),
                     layer.n1.part_mut(r.clone()),
                 );
-                layer.rstd1.part_mut(i..i + 1)[0] =
-                    rows::layernorm(self.level, layer.x.part(r), norm, xhat, n);
+                let (rstd, exponent) = rows::layernorm(self.level, layer.x.part(r), norm, xhat, n);
+                layer.rstd1.part_mut(i..i + 1)[0] = rstd;
+                e = e.max(exponent);
             }
-            self.publish_rows(lane, slot(Slot::N1), &layer.n1, d);
+            exponents.publish(slot(Slot::N1), e);
             self.show(|| name("n1"), [t, d], &layer.n1, 0);
             lane.member.meet();
 
@@ -116,9 +114,12 @@ impl Pass<'_> {
                         let start = (head * t + i) * t;
                         let row = layer.p.part_mut(start..start + i1);
                         let (row, future) = row.split_at_mut(i + 1);
-                        rows::softmax(self.level, row, self.c.softmax_scale, self.f, self.exact());
                         future.fill(0.0);
-                        e = e.max(rows::emax(self.level, row));
+                        let scale = self.c.softmax_scale;
+                        e = e.max(match self.exact() {
+                            true => rows::softmax_exact(self.level, row, scale, self.f),
+                            false => rows::softmax(self.level, row, scale, self.f),
+                        });
                     }
                 }
                 exponents.publish(exponents.p(l, head), e);
@@ -175,16 +176,19 @@ impl Pass<'_> {
         let norm = self.norm(TensorId::Ln2Gamma(l), TensorId::Ln2Beta(l));
         // SAFETY: as in `attention`.
         unsafe {
+            let mut e = 0;
             for i in lane.rows.clone() {
                 let r = i * d..(i + 1) * d;
                 let (xhat, n) = (
                     layer.xhat2.part_mut(r.clone()),
                     layer.n2.part_mut(r.clone()),
                 );
-                layer.rstd2.part_mut(i..i + 1)[0] =
+                let (rstd, exponent) =
                     rows::layernorm(self.level, layer.x_mid.part(r), norm, xhat, n);
+                layer.rstd2.part_mut(i..i + 1)[0] = rstd;
+                e = e.max(exponent);
             }
-            self.publish_rows(lane, slot(Slot::N2), &layer.n2, d);
+            exponents.publish(slot(Slot::N2), e);
             self.show(|| name("n2"), [t, d], &layer.n2, 0);
             lane.member.meet();
 

@@ -6,8 +6,9 @@ use crate::num::tables::{Exp2Table, LnTable, OddTable, dphi, phi};
 
 /// Both sets of functions of one model.
 pub(crate) struct Functions {
-    exp_base: [u32; 256],
-    exp_slope: [u32; 256],
+    /// `(2^20 + T[i]) << 3` and `S[i]` of `exp2n`.
+    pub exp_base: [u32; 256],
+    pub exp_slope: [u32; 256],
     pub phi: Interpolated,
     pub dphi: Interpolated,
     pub ln: LnTable,

@@ -74,6 +74,8 @@ pub(crate) struct Product<'a> {
 pub(crate) struct Scratch {
     wide: Packed<f64>,
     single: Packed<f32>,
+    #[cfg(target_arch = "x86_64")]
+    digits: super::digits::Digits,
 }
 
 #[derive(Default)]
@@ -134,7 +136,10 @@ pub(crate) unsafe fn multiply(level: Level, compute: Compute, p: Product, scratc
         // SAFETY: the level was detected; the rest is the caller's.
         match (level, compute) {
             (Level::Avx512, Compute::Block18) => return unsafe { grid512(p, wide) },
-            (Level::Avx512, Compute::Fp32) => return unsafe { plain512(p, single) },
+            (Level::Vnni, Compute::Block18) => {
+                return unsafe { super::digits::product(p, &mut scratch.digits) };
+            }
+            (Level::Avx512 | Level::Vnni, Compute::Fp32) => return unsafe { plain512(p, single) },
             (Level::Avx2, Compute::Block18) => return unsafe { grid256(p, wide) },
             (Level::Avx2, Compute::Fp32) => return unsafe { plain256(p, single) },
             (Level::Portable, _) => {}
@@ -221,7 +226,7 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
 }
 
 #[inline(always)]
-fn inner_range(triangle: Triangle, i0: usize, i1: usize, k: usize) -> (usize, usize) {
+pub(crate) fn inner_range(triangle: Triangle, i0: usize, i1: usize, k: usize) -> (usize, usize) {
     match triangle {
         Triangle::LowerA => (0, i1.min(k)),
         Triangle::UpperA => (i0, k),

@@ -6,6 +6,8 @@
 mod backward;
 pub mod checkpoint;
 pub mod corpus;
+#[cfg(target_arch = "x86_64")]
+mod digits;
 mod dotnet_random;
 pub mod error;
 pub mod evaluate;
@@ -16,6 +18,8 @@ pub mod generate;
 pub mod neuro;
 mod pass;
 mod rows;
+#[cfg(target_arch = "x86_64")]
+mod rows512;
 pub mod simd;
 pub mod state;
 mod team;

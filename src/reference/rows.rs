@@ -4,8 +4,11 @@
 //! exponent of 255 before a product would use it.
 
 use super::functions::Functions;
+#[cfg(target_arch = "x86_64")]
+use super::rows512;
+use super::simd::Grid;
 use super::simd::leveled;
-use crate::num::block::exponent;
+use crate::num::block::{self, exponent};
 use crate::num::constants::Constants;
 
 /// `fl` of one IEEE operation on flushed operands.
@@ -79,7 +82,7 @@ pub(crate) struct Norm<'a> {
 }
 
 #[inline(always)]
-fn layernorm_body(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32]) -> f32 {
+fn layernorm_body(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32]) -> (f32, u32) {
     let d = x.len();
     let (gamma, beta) = (&norm.gamma[..d], &norm.beta[..d]);
     let (xhat, n) = (&mut xhat[..d], &mut n[..d]);
@@ -93,11 +96,12 @@ fn layernorm_body(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32]) -> f32
         xhat[j] = fl(xhat[j] * rstd);
         n[j] = fl(fl(xhat[j] * gamma[j]) + beta[j]);
     }
-    rstd
+    (rstd, emax_body(n))
 }
 leveled! {
-    /// LayerNorm of a row: normalised values to `xhat`, result to `n`; returns `rstd`.
-    pub(crate) fn layernorm(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32]) -> f32 = layernorm_body
+    /// LayerNorm of a row: normalised values to `xhat`, result to `n`; returns `rstd` and the result's exponent.
+    pub(crate) fn layernorm(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32]) -> (f32, u32)
+        = layernorm_body, rows512::layernorm
 }
 
 #[inline(always)]
@@ -109,7 +113,7 @@ fn layernorm_back_body(
     residual: &[f32],
     dx: &mut [f32],
     p: &mut [f32],
-) {
+) -> [u32; 3] {
     let d = dn.len();
     let (xhat, residual, gamma) = (&xhat[..d], &residual[..d], &norm.gamma[..d]);
     let (dx, p) = (&mut dx[..d], &mut p[..d]);
@@ -123,12 +127,14 @@ fn layernorm_back_body(
         let r = fl(q - fl(xhat[j] * c2));
         dx[j] = fl(fl(fl(r - c1) * rstd) + residual[j]);
     }
+    [emax_body(p), emax_body(dn), emax_body(dx)]
 }
 leveled! {
-    /// Backward LayerNorm of a row: input gradient plus `residual` to `dx`, `xhat * dn` to `p`.
+    /// Backward LayerNorm of a row: input gradient plus `residual` to `dx`, `xhat * dn` to `p`;
+    /// returns the exponents of `p`, `dn` and `dx`.
     pub(crate) fn layernorm_back(
         dn: &[f32], xhat: &[f32], norm: Norm, rstd: f32, residual: &[f32], dx: &mut [f32], p: &mut [f32]
-    ) = layernorm_back_body
+    ) -> [u32; 3] = layernorm_back_body, rows512::layernorm_back
 }
 
 #[inline(always)]
@@ -144,30 +150,38 @@ fn softmax_generic<const EXACT: bool>(s: &mut [f32], scale: f32, f: &Functions) 
     }
 }
 #[inline(always)]
-fn softmax_body(s: &mut [f32], scale: f32, f: &Functions, exact: bool) {
-    if exact {
-        softmax_generic::<true>(s, scale, f);
-    } else {
-        softmax_generic::<false>(s, scale, f);
-    }
+fn softmax_exact_body(s: &mut [f32], scale: f32, f: &Functions) -> u32 {
+    softmax_generic::<true>(s, scale, f);
+    emax_body(s)
+}
+#[inline(always)]
+fn softmax_body(s: &mut [f32], scale: f32, f: &Functions) -> u32 {
+    softmax_generic::<false>(s, scale, f);
+    emax_body(s)
 }
 leveled! {
-    /// Softmax of one causal row, in place.
-    pub(crate) fn softmax(s: &mut [f32], scale: f32, f: &Functions, exact: bool) = softmax_body
+    /// Softmax of one causal row, in place, with library functions; returns its exponent.
+    pub(crate) fn softmax_exact(s: &mut [f32], scale: f32, f: &Functions) -> u32 = softmax_exact_body
+}
+leveled! {
+    /// Softmax of one causal row, in place, with the table; returns its exponent.
+    pub(crate) fn softmax(s: &mut [f32], scale: f32, f: &Functions) -> u32 = softmax_body, rows512::softmax
 }
 
 #[inline(always)]
-fn softmax_back_body(dp: &mut [f32], p: &[f32], inv_sqrt_dh: f32) {
+fn softmax_back_body(dp: &mut [f32], p: &[f32], inv_sqrt_dh: f32) -> u32 {
     let n = dp.len();
     let p = &p[..n];
     let sum = sum8(n, |u| fl(p[u] * dp[u]));
     for u in 0..n {
         dp[u] = fl(fl(fl(dp[u] - sum) * p[u]) * inv_sqrt_dh);
     }
+    emax_body(dp)
 }
 leveled! {
-    /// Gradient of the scores of one causal row, in place of the gradient of the probabilities.
-    pub(crate) fn softmax_back(dp: &mut [f32], p: &[f32], inv_sqrt_dh: f32) = softmax_back_body
+    /// Gradient of the scores of one causal row, in place of the gradient of the probabilities; returns their exponent.
+    pub(crate) fn softmax_back(dp: &mut [f32], p: &[f32], inv_sqrt_dh: f32) -> u32
+        = softmax_back_body, rows512::softmax_back
 }
 
 #[inline(always)]
@@ -326,10 +340,26 @@ fn add_on_grid_body(sums: &mut [i32], x: &[f32], emax: u32) {
 }
 leveled! {
     /// Adds a row's grid values to integer sums (a product with ones).
-    pub(crate) fn add_on_grid(sums: &mut [i32], x: &[f32], emax: u32) = add_on_grid_body
+    pub(crate) fn add_on_grid(sums: &mut [i32], x: &[f32], emax: u32) = add_on_grid_body, rows512::add_on_grid
 }
 
 /// Whether every element is finite.
 pub(crate) fn is_finite(x: &[f32]) -> bool {
     x.iter().all(|&x| exponent(x) != 255)
+}
+
+#[inline(always)]
+fn from_grid_body(x: &[f32], emax: u32, addend: &[f32], out: &mut [f32]) {
+    let grid = Grid::new(emax);
+    let scale = f64::from(block::UNIT) * block::product_scale(block::UNIT_EMAX, emax);
+    let (addend, out) = (&addend[..x.len()], &mut out[..x.len()]);
+    for j in 0..x.len() {
+        // Adding zero makes a negative zero positive, as an integer is.
+        let q = f64::from(grid.apply(x[j]) + 0.0);
+        out[j] = fl(fl((q * scale) as f32) + addend[j]);
+    }
+}
+leveled! {
+    /// A row of a tensor of exponent `emax` as its product with a one-hot vector, plus `addend`.
+    pub(crate) fn from_grid(x: &[f32], emax: u32, addend: &[f32], out: &mut [f32]) = from_grid_body
 }

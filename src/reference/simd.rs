@@ -13,6 +13,8 @@ pub enum Level {
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     Avx512,
+    /// AVX-512 with VNNI: grid products in 16-bit integers.
+    Vnni,
 }
 
 impl Level {
@@ -27,7 +29,10 @@ impl Level {
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl")
             {
-                return Level::Avx512;
+                return match is_x86_feature_detected!("avx512vnni") {
+                    true => Level::Vnni,
+                    false => Level::Avx512,
+                };
             }
             if avx2 {
                 return Level::Avx2;
@@ -38,8 +43,8 @@ impl Level {
 
     /// Every level that this processor can run, best first.
     pub fn available() -> Vec<Level> {
-        let all = [Level::Avx512, Level::Avx2, Level::Portable];
-        let best = all.iter().position(|&l| l == Level::detect()).unwrap_or(2);
+        let all = [Level::Vnni, Level::Avx512, Level::Avx2, Level::Portable];
+        let best = all.iter().position(|&l| l == Level::detect()).unwrap_or(3);
         all[best..].to_vec()
     }
 
@@ -48,14 +53,37 @@ impl Level {
             Level::Portable => "portable",
             Level::Avx2 => "avx2",
             Level::Avx512 => "avx512",
+            Level::Vnni => "avx512vnni",
         }
     }
 }
 
 /// Defines `fn name(level, args)` that runs `body(args)` compiled for the level's instruction set.
 ///
-/// `body` must be `#[inline(always)]`.
+/// `body` must be `#[inline(always)]`. A second name, where given, is a form in AVX-512 with the same results.
 macro_rules! leveled {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:path, $wide:path) => {
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name(level: $crate::reference::simd::Level, $($arg: $ty),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma,bmi2")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx2($($arg: $ty),*) $(-> $ret)? { $body($($arg),*) }
+                match level {
+                    // SAFETY: `Level::detect` found the instructions before making this level.
+                    $crate::reference::simd::Level::Avx512
+                    | $crate::reference::simd::Level::Vnni => return unsafe { $wide($($arg),*) },
+                    // SAFETY: as above.
+                    $crate::reference::simd::Level::Avx2 => return unsafe { avx2($($arg),*) },
+                    $crate::reference::simd::Level::Portable => {}
+                }
+            }
+            let _ = level;
+            $body($($arg),*)
+        }
+    };
     ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:path) => {
         $(#[$doc])*
         #[allow(clippy::too_many_arguments)]
@@ -70,7 +98,8 @@ macro_rules! leveled {
                 fn avx2($($arg: $ty),*) $(-> $ret)? { $body($($arg),*) }
                 match level {
                     // SAFETY: `Level::detect` found the instructions before making this level.
-                    $crate::reference::simd::Level::Avx512 => return unsafe { avx512($($arg),*) },
+                    $crate::reference::simd::Level::Avx512
+                    | $crate::reference::simd::Level::Vnni => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
                     $crate::reference::simd::Level::Avx2 => return unsafe { avx2($($arg),*) },
                     $crate::reference::simd::Level::Portable => {}
@@ -138,8 +167,8 @@ pub(crate) trait Vector: Copy {
 /// Brings values onto a tensor's grid. `2^(143 - emax)` may exceed FP32's range, so it comes in two factors.
 #[derive(Clone, Copy)]
 pub(crate) struct Grid {
-    first: f32,
-    second: f32,
+    pub first: f32,
+    pub second: f32,
 }
 
 /// Adding and subtracting it rounds to an integer, ties to even (|x| < 2^22).
