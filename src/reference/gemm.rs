@@ -153,7 +153,7 @@ pub(crate) unsafe fn multiply(level: Level, compute: Compute, p: Product, scratc
     }
 }
 
-/// The whole product of one thread: A packed once, B panel by panel.
+/// The whole product of one thread: A packed once, B panel by panel; FP32 operands where they lie.
 #[inline(always)]
 unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
     p: Product,
@@ -167,10 +167,13 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
         1.0
     };
     let width = 3 * V::LANES;
-    s.reserve(p.blocks.len() * BLOCK_ROWS * p.k + PAD, p.k * width + PAD);
+    let room = if GRID { p.blocks.len() } else { 0 };
+    s.reserve(room * BLOCK_ROWS * p.k + PAD, p.k * width + PAD);
     // SAFETY: offsets stay inside the operands (caller) and inside the scratch sizes just reserved.
     unsafe {
-        for (index, &(i0, i1)) in p.blocks.iter().enumerate() {
+        // Without a grid A is read where it lies.
+        let packed_blocks = if GRID { p.blocks } else { &[] };
+        for (index, &(i0, i1)) in packed_blocks.iter().enumerate() {
             let dst = s.a.as_mut_ptr().add(index * BLOCK_ROWS * p.k);
             let (k0, k1) = inner_range(p.triangle, i0, i1, p.k);
             if p.a.cs == 1 {
@@ -190,17 +193,25 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
                 }
             }
         }
-        let (si, sk) = if p.a.cs == 1 {
-            (p.k, 1)
-        } else {
-            (1, BLOCK_ROWS)
+        let (si, sk) = match (GRID, p.a.cs) {
+            (false, _) => (p.a.rs, p.a.cs),
+            (true, 1) => (p.k, 1),
+            (true, _) => (1, BLOCK_ROWS),
         };
         let mut j0 = 0;
         while j0 < p.n {
             let columns = width.min(p.n - j0);
             let vectors = columns.div_ceil(V::LANES);
             let sb = vectors * V::LANES;
-            pack_panel::<V>(&p, j0, columns, sb, gb, s);
+            // So is a whole panel of a row-major B.
+            let in_place = V::in_place(p.b.data).filter(|_| p.b.cs == 1 && columns == sb);
+            let (b, sb) = match in_place {
+                Some(data) => (data.add(j0), p.b.rs),
+                None => {
+                    pack_panel::<V>(&p, j0, columns, sb, gb, s);
+                    (s.b.as_ptr(), sb)
+                }
+            };
             for (index, &(i0, i1)) in p.blocks.iter().enumerate() {
                 if p.triangle == Triangle::LowerC && j0 >= i1 {
                     continue;
@@ -208,10 +219,13 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
                 let (k0, k1) = inner_range(p.triangle, i0, i1, p.k);
                 let tile = Tile {
                     k: k1 - k0,
-                    a: s.a.as_ptr().add(index * BLOCK_ROWS * p.k + k0 * sk),
+                    a: match V::in_place(p.a.data) {
+                        Some(data) => data.add(i0 * si + k0 * sk),
+                        None => s.a.as_ptr().add(index * BLOCK_ROWS * p.k + k0 * sk),
+                    },
                     si,
                     sk,
-                    b: s.b.as_ptr().add(k0 * sb),
+                    b: b.add(k0 * sb),
                     sb,
                     scale,
                     c: p.c.add(i0 * p.ldc + j0),

@@ -27,6 +27,8 @@ pub mod tensors;
 pub mod trainer;
 pub mod training;
 mod update;
+#[cfg(target_arch = "x86_64")]
+mod update512;
 mod update8;
 mod workspace;
 

@@ -363,3 +363,71 @@ leveled! {
     /// A row of a tensor of exponent `emax` as its product with a one-hot vector, plus `addend`.
     pub(crate) fn from_grid(x: &[f32], emax: u32, addend: &[f32], out: &mut [f32]) = from_grid_body
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::num::fp32::ftz;
+    use crate::reference::simd::Level;
+
+    /// Numbers of many magnitudes, zeros and values whose products underflow among them.
+    fn numbers(n: usize, seed: u32, spread: u32) -> Vec<f32> {
+        (0..n as u32)
+            .map(|i| {
+                let [a, b] = crate::num::threefry::threefry2x32([seed, 3], [i, 1]);
+                let x = (a as f32 / 4_294_967_296.0 - 0.5) * 2f32.powi(-((b % spread) as i32));
+                if b % 19 == 0 { -0.0 } else { ftz(x) }
+            })
+            .collect()
+    }
+
+    fn bits(x: &[f32]) -> Vec<u32> {
+        x.iter().map(|x| x.to_bits()).collect()
+    }
+
+    /// What each row operation makes of one row, as bits.
+    fn everything(level: Level, n: usize, spread: u32, f: &Functions) -> Vec<Vec<u32>> {
+        let make = |seed| numbers(n, seed, spread);
+        let (x, y, gamma, beta) = (make(1), make(2), make(3), make(4));
+        let norm = Norm {
+            gamma: &gamma,
+            beta: &beta,
+            inv_d: 1.0 / n as f32,
+            eps: 1e-5,
+        };
+        let mut out = Vec::new();
+        let (mut a, mut b) = (vec![0.0; n], vec![0.0; n]);
+        let (rstd, e) = layernorm(level, &x, norm, &mut a, &mut b);
+        out.extend([vec![rstd.to_bits(), e], bits(&a), bits(&b)]);
+        let xhat = a.clone();
+        let e = layernorm_back(level, &y, &xhat, norm, 0.7, &beta, &mut a, &mut b);
+        out.extend([e.to_vec(), bits(&a), bits(&b)]);
+        for scale in [0.3, 40.0] {
+            let mut s: Vec<f32> = x.iter().map(|x| x * scale * 8.0).map(ftz).collect();
+            let e = softmax(level, &mut s, 1.3, f);
+            out.extend([vec![e], bits(&s)]);
+            let mut dp = y.clone();
+            let e = softmax_back(level, &mut dp, &s, 0.2);
+            out.extend([vec![e], bits(&dp)]);
+        }
+        let mut sums: Vec<i32> = (0..n as i32).collect();
+        add_on_grid(level, &mut sums, &x, emax(level, &x));
+        out.push(sums.iter().map(|&s| s as u32).collect());
+        from_grid(level, &x, emax(level, &x), &beta, &mut a);
+        out.push(bits(&a));
+        out
+    }
+
+    #[test]
+    fn every_level_equals_the_plain_loops() {
+        let f = Functions::new(&crate::num::schedule::tests::paper());
+        for level in Level::available() {
+            for n in (1..70).chain([88, 127, 128, 264]) {
+                for spread in [8, 150] {
+                    let plain = everything(Level::Portable, n, spread, &f);
+                    assert_eq!(everything(level, n, spread, &f), plain, "{level:?} {n}");
+                }
+            }
+        }
+    }
+}

@@ -121,6 +121,11 @@ pub(crate) trait Vector: Copy {
     /// Element of the packed operands.
     type Scalar: Scalar;
     const LANES: usize;
+    /// An operand that needs no packing, as packed elements.
+    #[inline(always)]
+    fn in_place(data: *const f32) -> Option<*const Self::Scalar> {
+        Self::Scalar::in_place(data)
+    }
     unsafe fn zero() -> Self;
     unsafe fn load(p: *const Self::Scalar) -> Self;
     unsafe fn splat(p: *const Self::Scalar) -> Self;
@@ -212,6 +217,11 @@ impl Grid {
 
 /// Element of packed operands: f64 for grid integers, f32 for plain FP32.
 pub(crate) trait Scalar: Copy + Default + Send + 'static {
+    /// FP32 data as elements, where they are the same.
+    #[inline(always)]
+    fn in_place(_data: *const f32) -> Option<*const Self> {
+        None
+    }
     fn of(x: f32) -> Self;
     /// `x * scale` as FP32 under the subnormal rule.
     fn finish(self, scale: f64) -> f32;
@@ -229,6 +239,10 @@ impl Scalar for f64 {
 }
 
 impl Scalar for f32 {
+    #[inline(always)]
+    fn in_place(data: *const f32) -> Option<*const f32> {
+        Some(data)
+    }
     #[inline(always)]
     fn of(x: f32) -> f32 {
         x

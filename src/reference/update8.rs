@@ -2,6 +2,8 @@
 
 use super::simd::leveled;
 use super::update::Storage;
+#[cfg(target_arch = "x86_64")]
+use super::update512;
 use crate::config::model::{Rounding, WeightFormat};
 use crate::num::constants::Constants;
 use crate::num::formats;
@@ -94,7 +96,8 @@ fn adam8_body(run: Run8, c: &Constants, s: &StepScalars, storage: &Storage) -> u
 }
 leveled! {
     /// Updates whole rows; returns the largest biased exponent of the new weights, 255 on overflow.
-    pub(crate) fn adam8(run: Run8, c: &Constants, s: &StepScalars, storage: &Storage) -> u32 = adam8_body
+    pub(crate) fn adam8(run: Run8, c: &Constants, s: &StepScalars, storage: &Storage) -> u32
+        = adam8_body, update512::adam8
 }
 
 #[cfg(test)]
@@ -102,16 +105,27 @@ mod tests {
     use super::*;
     use crate::num::adam::{Parameter, adam};
     use crate::num::schedule::{Schedule, tests::paper};
+    use crate::reference::simd::Level;
 
-    /// One row of two blocks (44 and 6) against the definition, step by step.
+    /// Rows of two blocks (44 and 6) against the definition, step by step, in every format and level.
     #[test]
     fn rows_follow_the_definition() {
+        for level in Level::available() {
+            for weight in [WeightFormat::Fp32, WeightFormat::Bf16, WeightFormat::Fp24] {
+                for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+                    check(level, weight, rounding);
+                }
+            }
+        }
+    }
+
+    fn check(level: Level, weight: WeightFormat, rounding: Rounding) {
         let c = Constants::new(&paper());
         let mut schedule = Schedule::default();
         let columns = 50;
         let storage = Storage {
-            weight: WeightFormat::Fp24,
-            rounding: Rounding::Nearest,
+            weight,
+            rounding,
             bf16_moments: false,
             seed: 9,
             tensor: 2,
@@ -138,13 +152,7 @@ mod tests {
                 v_scale: &mut vs,
                 g: &g,
             };
-            adam8(
-                crate::reference::simd::Level::detect(),
-                run,
-                &c,
-                &s,
-                &storage,
-            );
+            adam8(level, run, &c, &s, &storage);
             for (b, range) in [(0, 0..44), (1, 44..50)] {
                 let new: Vec<Parameter> = range
                     .clone()
@@ -168,7 +176,7 @@ mod tests {
                     let random = rounding_bits(9, s.step, 100 + i as u32, 2);
                     assert_eq!(m[i], moments8::encode_m(new[k].m, reciprocal, random.m));
                     assert_eq!(v[i], moments8::encode_v(roots[k], v_reciprocal, random.v));
-                    let want = formats::fp24_decode(formats::fp24_nearest(new[k].w));
+                    let want = weight.decode(weight.encode(rounding, new[k].w, random.weight));
                     assert_eq!(w[i].to_bits(), want.to_bits());
                 }
             }
