@@ -50,8 +50,8 @@ bless: build ## accept changed snapshots and generated/tiny; read the diff after
 	$(NFGEN) emit --model tiny --array 4 -o generated/tiny
 	git diff --stat
 
-bench: build ## time the reference trainer
-	$(NFGEN) bench --model shakespeare-334k --corpus "$(CORPUS)" --steps $(SAMPLES)
+bench: build ## time a training step here and, where Python has them, in PyTorch and JAX
+	scripts/bench-peers $(NFGEN) "$(CORPUS)" 300
 
 bitstream: emit ## build the bitstream with Vivado
 	scripts/bitstream "$(OUT)"

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::reference::{CorpusArgs, problems, threads};
 use super::{Exit, ModelArgs, Output};
-use crate::config::model::Compute;
 use crate::diag::Problems;
 use crate::reference::corpus::{Order, Sampler};
 use crate::reference::simd::Level;
@@ -55,10 +54,7 @@ pub fn run(args: BenchArgs, out: &Output) -> Result<Exit, Problems> {
     }
     times.sort_by(f64::total_cmp);
     let (min, p10, median) = (times[0], times[times.len() / 10], times[times.len() / 2]);
-    let compute = match model.compute {
-        Compute::Block18 => "block18",
-        Compute::Fp32 => "fp32",
-    };
+    let compute = model.compute.name();
     let level = Level::detect().name();
     out.object(&json!({
         "ms_per_sample": { "min": min, "p10": p10, "median": median },

@@ -9,6 +9,7 @@ mod bitnet;
 mod chart;
 mod check;
 mod common;
+mod compare;
 mod convert;
 mod devices;
 mod emit;
@@ -105,6 +106,8 @@ enum Verb {
     Plot(plot::PlotArgs),
     /// Time a training step of the reference trainer
     Bench(bench::BenchArgs),
+    /// The paper, its author's board, peers and this project in one table, each figure with its kind
+    Compare(compare::CompareArgs),
     /// Check a model and show its resolved settings, its size and its vocabulary budget
     Check(check::Args),
     /// Read, convert, decode BitNet b1.58 files; project and bench on the programmable array
@@ -117,6 +120,7 @@ fn run(verb: Verb, out: &Output) -> Result<Exit, Problems> {
     match verb {
         Verb::Devices(args) => devices::run(args, out),
         Verb::Check(args) => check::run(args, out),
+        Verb::Compare(args) => compare::run(args, out),
         Verb::Plan(args) => plan::run(args, out),
         Verb::Emit(args) => emit::run(args, out),
         Verb::Sim(args) => sim::run(args, out),

@@ -13,13 +13,13 @@ use crate::reference::training::read_log;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    nfgen plot run -o loss.svg\n  \
+    nfgen plot run -o loss.png\n  \
     nfgen plot run-10b run-7b run-5b --paper -o loss.svg")]
 pub struct PlotArgs {
     /// Folders of runs, or log files
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// File to write (SVG)
+    /// File to write: SVG or PNG by its ending
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Add the two curves of the paper's figure 2 (64 windows, one point per 1,000 samples)
@@ -54,14 +54,21 @@ struct Series {
 }
 
 pub fn run(args: PlotArgs, out: &Output) -> Result<Exit, Problems> {
-    if args.output.extension().is_none_or(|e| e != "svg") {
-        return Err(Diagnostic::new(
-            "nf::cli::usage",
-            format!("`{}` does not end in .svg", args.output.display()),
-            "curves are drawn as SVG: use -o loss.svg",
-        )
-        .into());
-    }
+    let png = match args.output.extension().and_then(|e| e.to_str()) {
+        Some("svg") => false,
+        Some("png") => true,
+        _ => {
+            return Err(Diagnostic::new(
+                "nf::cli::usage",
+                format!(
+                    "`{}` ends neither in .svg nor in .png",
+                    args.output.display()
+                ),
+                "use -o loss.svg or -o loss.png",
+            )
+            .into());
+        }
+    };
     let mut series = Vec::new();
     for run in &args.runs {
         let points = read_log(run).map_err(problems)?;
@@ -98,7 +105,13 @@ pub fn run(args: PlotArgs, out: &Output) -> Result<Exit, Problems> {
         )
         .into());
     }
-    write_atomically(&args.output, draw(&series).as_bytes()).map_err(problems)?;
+    let svg = draw(&series);
+    let bytes = if png {
+        rasterise(&svg)?
+    } else {
+        svg.into_bytes()
+    };
+    write_atomically(&args.output, &bytes).map_err(problems)?;
     let names: Vec<&str> = series.iter().map(|s| s.name.as_str()).collect();
     out.object(&json!({ "output": args.output, "series": names }));
     out.say(format!(
@@ -212,9 +225,58 @@ fn draw(series: &[Series]) -> String {
     svg
 }
 
+/// Pixels of a PNG per unit of the drawing.
+const SCALE: f32 = 2.0;
+
+/// The drawing as PNG. The font comes with the program, so the picture is the same everywhere.
+fn rasterise(svg: &str) -> Result<Vec<u8>, Diagnostic> {
+    use resvg::{tiny_skia, usvg};
+    let wrong = |what: String| {
+        Diagnostic::new(
+            "nf::reference::invalid",
+            format!("the drawing cannot become a PNG: {what}"),
+            "use -o loss.svg",
+        )
+    };
+    let mut options = usvg::Options::default();
+    let fonts = options.fontdb_mut();
+    fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
+    let family = fonts.faces().next().and_then(|face| face.families.first());
+    if let Some(family) = family.map(|(name, _)| name.clone()) {
+        fonts.set_sans_serif_family(family);
+    }
+    let tree = usvg::Tree::from_str(svg, &options).map_err(|e| wrong(e.to_string()))?;
+    let size = |x: f64| (x as f32 * SCALE) as u32;
+    let mut picture = tiny_skia::Pixmap::new(size(WIDTH), size(HEIGHT))
+        .ok_or_else(|| wrong("no memory".into()))?;
+    let scale = tiny_skia::Transform::from_scale(SCALE, SCALE);
+    resvg::render(&tree, scale, &mut picture.as_mut());
+    picture.encode_png().map_err(|e| wrong(e.to_string()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_png_shows_curves_and_letters() {
+        let series = [Series {
+            name: "one".into(),
+            points: vec![(0.0, 3.0), (5.0, 2.5)],
+        }];
+        let svg = draw(&series);
+        let png = rasterise(&svg).unwrap();
+        let picture = resvg::tiny_skia::Pixmap::decode_png(&png).unwrap();
+        assert_eq!((picture.width(), picture.height()), (1720, 960));
+        // The first curve's colour is somewhere, and dark letters are below the axis.
+        let blue = picture
+            .pixels()
+            .iter()
+            .filter(|p| (p.red(), p.green(), p.blue()) == (0, 0x72, 0xb2));
+        assert!(blue.count() > 500);
+        let below = &picture.pixels()[1720 * 900..];
+        assert!(below.iter().filter(|p| p.red() < 90).count() > 50);
+    }
 
     #[test]
     fn ticks_are_round_numbers() {

@@ -189,8 +189,8 @@ pub const FIELDS: [ModelField; 22] = [
     ),
     choice!(
         compute,
-        ["block18", "fp32"],
-        "arithmetic of matrix products (fp32: reference only)"
+        ["block18", "block12", "block10", "fp32"],
+        "arithmetic of matrix products (all but block18: reference only)"
     ),
     choice!(
         layernorm_optimizer,

@@ -46,12 +46,39 @@ pub enum Rounding {
     Stochastic,
 }
 
-/// Arithmetic of matrix products. `fp32` exists in the reference only.
+/// Arithmetic of matrix products. All but `block18` exist in the reference only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compute {
+    /// Signed integers of 18 bits on one grid per tensor.
     Block18,
+    /// As `block18` with 12 bits.
+    Block12,
+    /// As `block18` with 10 bits.
+    Block10,
     Fp32,
+}
+
+impl Compute {
+    /// Name in model files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compute::Block18 => "block18",
+            Compute::Block12 => "block12",
+            Compute::Block10 => "block10",
+            Compute::Fp32 => "fp32",
+        }
+    }
+
+    /// Low bits of an 18-bit grid value that a narrower block leaves zero; `None` without a grid.
+    pub fn cut(self) -> Option<u32> {
+        match self {
+            Compute::Block18 => Some(0),
+            Compute::Block12 => Some(6),
+            Compute::Block10 => Some(8),
+            Compute::Fp32 => None,
+        }
+    }
 }
 
 /// Optimiser of LayerNorm gain and bias, which are FP32 always.

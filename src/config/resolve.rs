@@ -176,7 +176,7 @@ fn check_relations(config: &ModelConfig, settings: &Settings, problems: &mut Pro
         ("ff_dim", config.ff_dim, "ff_dim"),
     ];
     for (key, length, what) in lengths {
-        if config.compute == Compute::Block18 && length > MAX_DOT_PRODUCT {
+        if config.compute != Compute::Fp32 && length > MAX_DOT_PRODUCT {
             problems.push(point(
                 Diagnostic::new(
                     "nf::model::accumulator_length",
@@ -215,19 +215,23 @@ fn check_relations(config: &ModelConfig, settings: &Settings, problems: &mut Pro
 
 /// Refuses what exists in the reference trainer only; `plan`, `emit` and `sim` call this.
 pub fn require_hardware(config: &ModelConfig) -> Result<(), Diagnostic> {
-    let refused = if config.compute == Compute::Fp32 {
-        ("compute", "compute = \"block18\"")
+    let refused = if config.compute != Compute::Block18 {
+        ("compute", config.compute.name(), "compute = \"block18\"")
     } else if config.weight_format == WeightFormat::Fp32 {
-        ("weight_format", "weight_format = \"bf16\" or \"fp24\"")
+        (
+            "weight_format",
+            "fp32",
+            "weight_format = \"bf16\" or \"fp24\"",
+        )
     } else {
         return Ok(());
     };
     Err(Diagnostic::new(
         "nf::model::reference_only",
         format!(
-            "model `{}` has {} = \"fp32\", which exists in the reference trainer only",
-            config.name, refused.0
+            "model `{}` has {} = \"{}\", which exists in the reference trainer only",
+            config.name, refused.0, refused.1
         ),
-        format!("use {}", refused.1),
+        format!("use {}", refused.2),
     ))
 }

@@ -46,6 +46,14 @@ pub fn quantise(x: f32, emax: u32) -> i32 {
     scaled.round_ties_even().clamp(-limit, limit) as i32
 }
 
+/// As [`quantise`] with the low `cut` bits left zero: a block of `18 - cut` bits, in units of the 18-bit grid.
+#[inline(always)]
+pub fn quantise_narrow(x: f32, emax: u32, cut: u32) -> i32 {
+    let scaled = f64::from(fp32::ftz(x)) * grid_scale(emax) / f64::from(1u32 << cut);
+    let limit = f64::from(GRID_MAX >> cut);
+    (scaled.round_ties_even().clamp(-limit, limit) as i32) << cut
+}
+
 /// FP32 value of an exact sum of grid products: one rounding to nearest even, then the subnormal rule.
 ///
 /// `|sum| < 2^47`, so both steps before the rounding are exact in f64.

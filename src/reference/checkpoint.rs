@@ -344,7 +344,14 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(wrong)?;
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        // As any new file: the umask applies.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut file = builder.tempfile_in(folder).map_err(wrong)?;
     file.write_all(bytes).map_err(wrong)?;
     file.as_file().sync_all().map_err(wrong)?;
     file.persist(path).map_err(|e| wrong(e.error))?;

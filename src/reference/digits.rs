@@ -50,7 +50,7 @@ const MAGIC_HIGH: i16 = (12_582_912f32.to_bits() >> 9) as u16 as i16;
 impl Rounder {
     #[inline(always)]
     unsafe fn new(emax: u32) -> Self {
-        let Grid { first, second } = Grid::new(emax);
+        let Grid { first, second, .. } = Grid::new(emax, 0);
         let limit = (f64::from(GRID_MAX) / grid_scale(emax)) as f32;
         // SAFETY: register operations; the caller enabled AVX-512.
         unsafe {

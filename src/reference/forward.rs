@@ -44,7 +44,7 @@ impl Pass<'_> {
                 out.copy_from_slice(row);
                 rows::scale_add(self.level, out, None, position);
             } else {
-                rows::from_grid(self.level, row, e.emax, position, out);
+                rows::from_grid(self.level, row, e.emax, self.cut(), position, out);
             }
         }
         self.show(|| "x0".into(), [self.t(), d], self.x(0), 0);

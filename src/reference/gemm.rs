@@ -118,38 +118,38 @@ pub(crate) unsafe fn multiply(level: Level, compute: Compute, p: Product, scratc
     {
         use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
-        unsafe fn grid512(p: Product, s: &mut Packed<f64>) {
-            unsafe { product::<__m512d, 8, true>(p, s) }
+        unsafe fn grid512(p: Product, cut: u32, s: &mut Packed<f64>) {
+            unsafe { product::<__m512d, 8, true>(p, cut, s) }
         }
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
         unsafe fn plain512(p: Product, s: &mut Packed<f32>) {
-            unsafe { product::<__m512, 8, false>(p, s) }
+            unsafe { product::<__m512, 8, false>(p, 0, s) }
         }
         #[target_feature(enable = "avx2,fma,bmi2")]
-        unsafe fn grid256(p: Product, s: &mut Packed<f64>) {
-            unsafe { product::<__m256d, 4, true>(p, s) }
+        unsafe fn grid256(p: Product, cut: u32, s: &mut Packed<f64>) {
+            unsafe { product::<__m256d, 4, true>(p, cut, s) }
         }
         #[target_feature(enable = "avx2,fma,bmi2")]
         unsafe fn plain256(p: Product, s: &mut Packed<f32>) {
-            unsafe { product::<__m256, 4, false>(p, s) }
+            unsafe { product::<__m256, 4, false>(p, 0, s) }
         }
         // SAFETY: the level was detected; the rest is the caller's.
-        match (level, compute) {
-            (Level::Avx512, Compute::Block18) => return unsafe { grid512(p, wide) },
-            (Level::Vnni, Compute::Block18) => {
+        match (level, compute.cut()) {
+            (Level::Vnni, Some(0)) => {
                 return unsafe { super::digits::product(p, &mut scratch.digits) };
             }
-            (Level::Avx512 | Level::Vnni, Compute::Fp32) => return unsafe { plain512(p, single) },
-            (Level::Avx2, Compute::Block18) => return unsafe { grid256(p, wide) },
-            (Level::Avx2, Compute::Fp32) => return unsafe { plain256(p, single) },
+            (Level::Avx512 | Level::Vnni, Some(cut)) => return unsafe { grid512(p, cut, wide) },
+            (Level::Avx512 | Level::Vnni, None) => return unsafe { plain512(p, single) },
+            (Level::Avx2, Some(cut)) => return unsafe { grid256(p, cut, wide) },
+            (Level::Avx2, None) => return unsafe { plain256(p, single) },
             (Level::Portable, _) => {}
         }
     }
     let _ = level;
     // SAFETY: the caller's.
-    match compute {
-        Compute::Block18 => unsafe { product::<Plain<f64, 4>, 4, true>(p, wide) },
-        Compute::Fp32 => unsafe { product::<Plain<f32, 8>, 4, false>(p, single) },
+    match compute.cut() {
+        Some(cut) => unsafe { product::<Plain<f64, 4>, 4, true>(p, cut, wide) },
+        None => unsafe { product::<Plain<f32, 8>, 4, false>(p, 0, single) },
     }
 }
 
@@ -157,9 +157,10 @@ pub(crate) unsafe fn multiply(level: Level, compute: Compute, p: Product, scratc
 #[inline(always)]
 unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
     p: Product,
+    cut: u32,
     s: &mut Packed<V::Scalar>,
 ) {
-    let grid = |emax| GRID.then(|| Grid::new(emax));
+    let grid = |emax| GRID.then(|| Grid::new(emax, cut));
     let (ga, gb) = (grid(p.a.emax), grid(p.b.emax));
     let scale = if GRID {
         product_scale(p.a.emax, p.b.emax)
@@ -431,7 +432,12 @@ mod tests {
         if transpose_b {
             op_b = op_b.transposed();
         }
-        for compute in [Compute::Block18, Compute::Fp32] {
+        for compute in [
+            Compute::Block18,
+            Compute::Block12,
+            Compute::Block10,
+            Compute::Fp32,
+        ] {
             let mut c = vec![0f32; m * n];
             let mut blocks = Vec::new();
             blocks_of(0..m, &mut blocks);
@@ -452,11 +458,11 @@ mod tests {
                     if triangle == Triangle::LowerC && j > i {
                         continue;
                     }
-                    if compute == Compute::Block18 {
+                    if let Some(cut) = compute.cut() {
                         let sum: i64 = (0..k)
                             .map(|l| {
-                                i64::from(block::quantise(a[a_at(i, l)], ea))
-                                    * i64::from(block::quantise(b[b_at(l, j)], eb))
+                                i64::from(block::quantise_narrow(a[a_at(i, l)], ea, cut))
+                                    * i64::from(block::quantise_narrow(b[b_at(l, j)], eb, cut))
                             })
                             .sum();
                         let want = block::normalise(sum, ea, eb);

@@ -4,7 +4,7 @@ use super::error::{ReferenceError, Result};
 use super::functions::Functions;
 use super::gemm::{self, Operand, Product, Scratch, Triangle};
 use super::rows::{self, Norm};
-use super::simd::Level;
+use super::simd::{Grid, Level};
 use super::team::Member;
 use super::tensors::TensorId;
 use super::update::{self, Run, Storage};
@@ -130,6 +130,16 @@ impl Pass<'_> {
     /// `compute = fp32`: library functions instead of tables.
     pub fn exact(&self) -> bool {
         self.model.compute == Compute::Fp32
+    }
+
+    /// Low bits that the model's blocks leave zero.
+    pub fn cut(&self) -> u32 {
+        self.model.compute.cut().unwrap_or(0)
+    }
+
+    /// The grid of a tensor.
+    fn grid(&self, emax: u32) -> Grid {
+        Grid::new(emax, self.cut())
     }
 
     pub fn weight(&self, id: TensorId) -> *const f32 {
@@ -351,7 +361,7 @@ impl Pass<'_> {
                 lane.sums.clear();
                 lane.sums.resize(n, 0);
                 for t in 0..self.t() {
-                    rows::add_on_grid(self.level, &mut lane.sums, row(t), emax);
+                    rows::add_on_grid(self.level, &mut lane.sums, row(t), self.grid(emax));
                 }
                 self.sums_to(&lane.sums, emax, grad);
             }
@@ -391,7 +401,7 @@ impl Pass<'_> {
                     lane.sums.resize(d, 0);
                     for t in uses() {
                         let row = self.ws.dx.part(t * d..(t + 1) * d);
-                        rows::add_on_grid(self.level, &mut lane.sums, row, emax);
+                        rows::add_on_grid(self.level, &mut lane.sums, row, self.grid(emax));
                     }
                     self.sums_to(&lane.sums, emax, out);
                 }

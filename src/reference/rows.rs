@@ -331,16 +331,16 @@ leveled! {
     ) -> RowLoss = output_body
 }
 
-/// One row on the grid of exponent `emax`, added to integer sums.
+/// One row on its grid, added to integer sums.
 #[inline(always)]
-fn add_on_grid_body(sums: &mut [i32], x: &[f32], emax: u32) {
+fn add_on_grid_body(sums: &mut [i32], x: &[f32], grid: Grid) {
     for (sum, &x) in sums.iter_mut().zip(x) {
-        *sum += crate::num::block::quantise(x, emax);
+        *sum += grid.apply(x) as i32;
     }
 }
 leveled! {
     /// Adds a row's grid values to integer sums (a product with ones).
-    pub(crate) fn add_on_grid(sums: &mut [i32], x: &[f32], emax: u32) = add_on_grid_body, rows512::add_on_grid
+    pub(crate) fn add_on_grid(sums: &mut [i32], x: &[f32], grid: Grid) = add_on_grid_body, rows512::add_on_grid
 }
 
 /// Whether every element is finite.
@@ -349,8 +349,8 @@ pub(crate) fn is_finite(x: &[f32]) -> bool {
 }
 
 #[inline(always)]
-fn from_grid_body(x: &[f32], emax: u32, addend: &[f32], out: &mut [f32]) {
-    let grid = Grid::new(emax);
+fn from_grid_body(x: &[f32], emax: u32, cut: u32, addend: &[f32], out: &mut [f32]) {
+    let grid = Grid::new(emax, cut);
     let scale = f64::from(block::UNIT) * block::product_scale(block::UNIT_EMAX, emax);
     let (addend, out) = (&addend[..x.len()], &mut out[..x.len()]);
     for j in 0..x.len() {
@@ -360,8 +360,8 @@ fn from_grid_body(x: &[f32], emax: u32, addend: &[f32], out: &mut [f32]) {
     }
 }
 leveled! {
-    /// A row of a tensor of exponent `emax` as its product with a one-hot vector, plus `addend`.
-    pub(crate) fn from_grid(x: &[f32], emax: u32, addend: &[f32], out: &mut [f32]) = from_grid_body
+    /// A row of a tensor of exponent `emax` as its product with a one-hot vector, plus `addend`; `cut` as in [`Grid::new`].
+    pub(crate) fn from_grid(x: &[f32], emax: u32, cut: u32, addend: &[f32], out: &mut [f32]) = from_grid_body
 }
 
 #[cfg(test)]
@@ -410,11 +410,16 @@ mod tests {
             let e = softmax_back(level, &mut dp, &s, 0.2);
             out.extend([vec![e], bits(&dp)]);
         }
-        let mut sums: Vec<i32> = (0..n as i32).collect();
-        add_on_grid(level, &mut sums, &x, emax(level, &x));
-        out.push(sums.iter().map(|&s| s as u32).collect());
-        from_grid(level, &x, emax(level, &x), &beta, &mut a);
-        out.push(bits(&a));
+        for cut in [0, 6, 8] {
+            let mut sums: Vec<i32> = (0..n as i32).collect();
+            let e = emax(level, &x);
+            add_on_grid(level, &mut sums, &x, Grid::new(e, cut));
+            for (i, &sum) in sums.iter().enumerate() {
+                assert_eq!(sum - i as i32, block::quantise_narrow(x[i], e, cut));
+            }
+            from_grid(level, &x, e, cut, &beta, &mut a);
+            out.push(bits(&a));
+        }
         out
     }
 

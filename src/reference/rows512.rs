@@ -275,20 +275,20 @@ pub(crate) fn layernorm_back(
 
 /// See [`super::rows::add_on_grid`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
-pub(crate) fn add_on_grid(sums: &mut [i32], x: &[f32], emax: u32) {
+pub(crate) fn add_on_grid(sums: &mut [i32], x: &[f32], grid: Grid) {
     let n = sums.len();
     let (x, sums) = (x[..n].as_ptr(), sums.as_mut_ptr());
-    let Grid { first, second } = Grid::new(emax);
-    // SAFETY: every access is masked to the rows' elements.
+    // SAFETY: every access is masked to the row's elements.
     unsafe {
-        let (first, second) = (_mm512_set1_ps(first), _mm512_set1_ps(second));
-        let limit = _mm512_set1_epi32(crate::num::block::GRID_MAX);
-        let least = _mm512_set1_epi32(-crate::num::block::GRID_MAX);
+        let (first, second) = (_mm512_set1_ps(grid.first), _mm512_set1_ps(grid.second));
+        let (limit, least) = (_mm512_set1_ps(grid.limit), _mm512_set1_ps(-grid.limit));
+        let rounder = _mm512_set1_ps(grid.rounder);
         for i in (0..n).step_by(LANES) {
             let mask = lanes(n - i);
             let y = _mm512_maskz_loadu_ps(mask, x.add(i));
             let y = _mm512_mul_ps(_mm512_mul_ps(y, first), second);
-            let q = _mm512_max_epi32(_mm512_min_epi32(_mm512_cvtps_epi32(y), limit), least);
+            let y = _mm512_sub_ps(_mm512_add_ps(y, rounder), rounder);
+            let q = _mm512_cvtps_epi32(_mm512_max_ps(_mm512_min_ps(y, limit), least));
             let sum = _mm512_maskz_loadu_epi32(mask, sums.add(i));
             _mm512_mask_storeu_epi32(sums.add(i), mask, _mm512_add_epi32(sum, q));
         }

@@ -174,18 +174,27 @@ pub(crate) trait Vector: Copy {
 pub(crate) struct Grid {
     pub first: f32,
     pub second: f32,
+    /// Adding and subtracting it rounds to the grid, ties to even (|x| < 2^22).
+    pub rounder: f32,
+    /// Largest magnitude.
+    pub limit: f32,
 }
 
-/// Adding and subtracting it rounds to an integer, ties to even (|x| < 2^22).
+/// Bit 0 of this weighs 1.
 const ROUNDER: f32 = 12_582_912.0;
-const GRID_LIMIT: f32 = 131_071.0;
 
 impl Grid {
-    pub fn new(emax: u32) -> Self {
+    /// The grid of a tensor of exponent `emax` whose values leave the low `cut` bits zero.
+    pub fn new(emax: u32, cut: u32) -> Self {
+        let unit = (1u32 << cut) as f32;
+        let rounder = ROUNDER * unit;
+        let limit = (crate::num::block::GRID_MAX >> cut) as f32 * unit;
         if emax == 0 {
             return Self {
                 first: 0.0,
                 second: 0.0,
+                rounder,
+                limit,
             };
         }
         let exponent = 143 - emax as i32;
@@ -194,6 +203,8 @@ impl Grid {
         Self {
             first: power(first),
             second: power(exponent - first),
+            rounder,
+            limit,
         }
     }
 
@@ -201,14 +212,14 @@ impl Grid {
     #[inline(always)]
     pub fn apply(self, x: f32) -> f32 {
         let scaled = x * self.first * self.second;
-        let whole = (scaled + ROUNDER) - ROUNDER;
-        let whole = if whole > GRID_LIMIT {
-            GRID_LIMIT
+        let whole = (scaled + self.rounder) - self.rounder;
+        let whole = if whole > self.limit {
+            self.limit
         } else {
             whole
         };
-        if whole < -GRID_LIMIT {
-            -GRID_LIMIT
+        if whole < -self.limit {
+            -self.limit
         } else {
             whole
         }

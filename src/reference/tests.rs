@@ -135,7 +135,12 @@ pub(crate) fn gradient_errors(
     let mut trainer = Trainer::new(model, state.clone(), 2).unwrap();
     let (result, got) = trainer.gradients(tokens).unwrap();
     assert!(
-        (result.mean_loss() - loss).abs() < 1e-4,
+        (result.mean_loss() - loss).abs()
+            < if model.compute.cut() > Some(0) {
+                0.05
+            } else {
+                1e-4
+            },
         "{} {loss}",
         result.mean_loss()
     );

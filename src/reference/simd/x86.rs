@@ -1,5 +1,5 @@
 //! AVX-512 and AVX2 vectors.
-use super::{GRID_LIMIT, Grid, ROUNDER, Scalar, Vector};
+use super::{Grid, Scalar, Vector};
 use std::arch::x86_64::*;
 
 /// [`Grid::apply`] on 16 lanes; the product is exact, so the fused addition rounds once like the plain one.
@@ -8,14 +8,14 @@ unsafe fn apply512(x: __m512, grid: Option<Grid>) -> __m512 {
     let Some(grid) = grid else { return x };
     // SAFETY: register operations; the caller enabled AVX-512.
     unsafe {
-        let rounder = _mm512_set1_ps(ROUNDER);
+        let rounder = _mm512_set1_ps(grid.rounder);
         let x = _mm512_mul_ps(x, _mm512_set1_ps(grid.first));
         let x = _mm512_sub_ps(
             _mm512_fmadd_ps(x, _mm512_set1_ps(grid.second), rounder),
             rounder,
         );
-        let x = _mm512_min_ps(x, _mm512_set1_ps(GRID_LIMIT));
-        _mm512_max_ps(x, _mm512_set1_ps(-GRID_LIMIT))
+        let x = _mm512_min_ps(x, _mm512_set1_ps(grid.limit));
+        _mm512_max_ps(x, _mm512_set1_ps(-grid.limit))
     }
 }
 
@@ -25,14 +25,14 @@ unsafe fn apply256(x: __m256, grid: Option<Grid>) -> __m256 {
     let Some(grid) = grid else { return x };
     // SAFETY: register operations; the caller enabled AVX2 and FMA.
     unsafe {
-        let rounder = _mm256_set1_ps(ROUNDER);
+        let rounder = _mm256_set1_ps(grid.rounder);
         let x = _mm256_mul_ps(x, _mm256_set1_ps(grid.first));
         let x = _mm256_sub_ps(
             _mm256_fmadd_ps(x, _mm256_set1_ps(grid.second), rounder),
             rounder,
         );
-        let x = _mm256_min_ps(x, _mm256_set1_ps(GRID_LIMIT));
-        _mm256_max_ps(x, _mm256_set1_ps(-GRID_LIMIT))
+        let x = _mm256_min_ps(x, _mm256_set1_ps(grid.limit));
+        _mm256_max_ps(x, _mm256_set1_ps(-grid.limit))
     }
 }
 

@@ -228,7 +228,7 @@ fn check(model: &ModelConfig, options: &Options) -> Result<(), PlanError> {
     if dims.contains(&0) {
         return Err(PlanError::Empty);
     }
-    if model.compute == Compute::Fp32 {
+    if model.compute != Compute::Block18 {
         return Err(PlanError::Fp32Compute);
     }
     let k = [
