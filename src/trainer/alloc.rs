@@ -195,13 +195,20 @@ impl Problem {
             let length = self.lives[n].last - self.lives[n].first + 1;
             self.words[n] as f64 * (length as f64).sqrt()
         };
-        let mut order: Vec<usize> = (0..self.words.len()).collect();
-        order.sort_by(|&a, &b| area(b).total_cmp(&area(a)));
+        let all = || (0..self.words.len()).collect::<Vec<usize>>();
+        let (mut largest, mut earliest) = (all(), all());
+        largest.sort_by(|&a, &b| area(b).total_cmp(&area(a)));
+        earliest.sort_by_key(|&n| (self.lives[n].first, std::cmp::Reverse(self.lives[n].last)));
         let mut found = vec![];
-        for _ in 0..attempts {
+        for attempt in 0..attempts {
+            // The large and long-lived first, or as the program goes.
+            let order = match attempt % 4 {
+                3 => &mut earliest,
+                _ => &mut largest,
+            };
             // From packing alone to keeping the engines apart at any price.
             let weight = [0.0, 0.05, 0.3, 2.0][rng.below(4) as usize];
-            match self.place(&order, depth, weight, &mut rng) {
+            match self.place(order, depth, weight, &mut rng) {
                 Ok(placement) => {
                     found.push(placement);
                     if found.len() == wanted {

@@ -108,11 +108,13 @@ fn opt(v: Option<usize>) -> (u128, u128) {
 
 /// Encodes the mat program. Groups: `*_group`; `row_kind` 0 weights 1 act 2 ones;
 /// `col_kind` 0 act 1 one-hot; `add_kind` 0 none 1 act 2 position; `dst_grad` with
-/// `dst_addr` already `half * B`.
+/// `dst_addr` already `place * B`; `tail` slots follow the k operand steps.
 pub fn encode_mat(shape: &Shape, program: &[MatInstr]) -> Encoded {
     let rows: Vec<Values> = program
         .iter()
-        .map(|i| {
+        .enumerate()
+        .map(|(n, i)| {
+            let tail = i.tail(shape.b, program.get(n + 1));
             let (row_kind, row_group) = match i.row_source {
                 RowSource::Weights => (0, 0),
                 RowSource::Act(g) => (1, g),
@@ -150,6 +152,7 @@ pub fn encode_mat(shape: &Shape, program: &[MatInstr]) -> Encoded {
                 ("col_pitch", i.col.pitch as u128),
                 ("col_exp", exp_number(shape, i.col_exp) as u128),
                 ("k", i.k as u128),
+                ("tail", tail as u128),
                 ("nr", i.nr as u128),
                 ("nc", i.nc as u128),
                 ("scale_en", scale_en),
@@ -234,7 +237,7 @@ pub fn encode_adam(program: &[AdamInstr]) -> Encoded {
             let mut v = head(i.phase, i.wait);
             v.extend([
                 ("layernorm", (i.kind == AdamKind::LayerNorm) as u128),
-                ("half", i.half as u128),
+                ("place", i.place as u128),
                 ("waddr", i.waddr as u128),
                 ("tensor", i.tensor as u128),
                 ("element0", i.element0 as u128),
@@ -253,12 +256,12 @@ pub fn encode_adam(program: &[AdamInstr]) -> Encoded {
 mod tests {
     use super::*;
 
-    fn adam(waddr: usize, half: usize) -> AdamInstr {
+    fn adam(waddr: usize, place: usize) -> AdamInstr {
         AdamInstr {
             phase: Phase::Backward,
             wait: [5, 0, 1],
             kind: AdamKind::Matrix,
-            half,
+            place,
             waddr,
             tensor: 3,
             element0: 100,
@@ -279,9 +282,9 @@ mod tests {
                 acc | (word[at / 64] >> (at % 64) & 1) << bit
             })
         };
-        for (word, (waddr, half)) in encoded.words.iter().zip([(1000, 0), (70_000, 1)]) {
+        for (word, (waddr, place)) in encoded.words.iter().zip([(1000, 0), (70_000, 1)]) {
             assert_eq!(read(word, "waddr"), waddr);
-            assert_eq!(read(word, "half"), half);
+            assert_eq!(read(word, "place"), place);
             assert_eq!(read(word, "row_len"), 88);
             assert_eq!(read(word, "wait_mat"), 5);
             assert_eq!(read(word, "phase"), 2);

@@ -82,7 +82,7 @@ pub enum AddSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum MatDest {
     Act(usize),
-    /// Gradient tile half 0 or 1.
+    /// Place in the gradient memory, below [`Shape::gradient_tiles`].
     Grad(usize),
 }
 
@@ -115,6 +115,24 @@ pub struct MatInstr {
     pub dst_exp: Option<usize>,
     /// First tile of its tensor: replaces the exponent instead of taking the maximum.
     pub dst_first: bool,
+}
+
+/// The array drains in up to this many segments of rows side by side in time: one 4:1 multiplexer per sum bit.
+pub const SEGMENTS: usize = 4;
+
+/// Rows of one segment of an array of `b` rows. A segment's sums leave over its own cascade.
+pub fn segment_rows(b: usize) -> usize {
+    b.div_ceil(SEGMENTS)
+}
+
+impl MatInstr {
+    /// Slots behind the operand steps before the next tile may start: the shifts of a segment, and more when the
+    /// `next` tile is so short that its rows would leave before the last of these.
+    pub fn tail(&self, b: usize, next: Option<&MatInstr>) -> usize {
+        let shifts = segment_rows(b).min(self.nr) - 1;
+        let rows = next.map_or(0, |n| self.nr.saturating_sub(n.k));
+        shifts.max(rows)
+    }
 }
 
 /// Second factor of the first vector multiplier.
@@ -242,8 +260,8 @@ pub struct AdamInstr {
     pub phase: Phase,
     pub wait: [usize; 3],
     pub kind: AdamKind,
-    /// Gradient tile half, 0 or 1.
-    pub half: usize,
+    /// Place in the gradient memory.
+    pub place: usize,
     /// Matrix: address of (row tile, column j0); LayerNorm: parameter index.
     pub waddr: usize,
     /// Hash: tensor number and element index of the tile's first element `i0*row_len + j0`.
@@ -272,6 +290,8 @@ pub struct Shape {
     pub b: usize,
     /// G: Adam lanes; divides B, and B/G >= 2.
     pub adam_lanes: usize,
+    /// Tiles that the gradient memory holds, at least 2: the array may be so many ahead of Adam.
+    pub gradient_tiles: usize,
     /// Words per bank of each activation group (slack included).
     pub group_depth: Vec<usize>,
     /// Words per bank of the position ROM.

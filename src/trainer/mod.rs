@@ -9,6 +9,7 @@ pub mod encode;
 pub mod isa;
 pub mod layout;
 pub mod model;
+pub mod order;
 pub mod plan;
 pub mod program;
 #[cfg(test)]

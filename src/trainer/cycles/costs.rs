@@ -13,8 +13,8 @@ mod unit {
     pub const TABLE: u64 = 13;
     /// Address, aligner, operand register, multiply-accumulate cell.
     pub const MAT_FRONT: u64 = 2 + READ + 3 + 1 + 3;
-    /// Normaliser, scale, addend, mask.
-    pub const EPILOGUE: u64 = 5 + MUL + ADD + 1;
+    /// Segment, normaliser, scale, addend, mask.
+    pub const EPILOGUE: u64 = 1 + 5 + MUL + ADD + 1;
     /// Vector lane: to the first difference, second product, and out.
     pub const AT_A: u64 = ADD;
     pub const AT_M2: u64 = AT_A + 1 + MUL + TABLE + 1 + MUL;
@@ -37,6 +37,8 @@ pub struct Costs {
     /// Weight banks of each Adam lane.
     pub q: u64,
     pub adam_lanes: u64,
+    /// Gradient tiles that the Adam unit holds.
+    pub gradient_tiles: usize,
     /// First start after the sample's begin.
     pub sample_start: u64,
     /// Least distance of two starts of an engine.
@@ -46,11 +48,12 @@ pub struct Costs {
 }
 
 impl Costs {
-    pub fn new(b: usize, adam_lanes: usize) -> Self {
+    pub fn new(b: usize, adam_lanes: usize, gradient_tiles: usize) -> Self {
         Self {
             b: b as u64,
             q: (b / adam_lanes) as u64,
             adam_lanes: adam_lanes as u64,
+            gradient_tiles,
             sample_start: 4,
             start_interval: 2,
             retire_to_start: 2,
@@ -71,7 +74,7 @@ impl Costs {
     pub fn of(&self, instr: &crate::trainer::program::Instr) -> (u64, u64) {
         use crate::trainer::program::Instr;
         match instr {
-            Instr::Mat(i) => self.mat(i),
+            Instr::Mat(i) => self.mat(i, None),
             Instr::Vec(i) => self.vec(i),
             Instr::Adam(i) => {
                 let steps = self.adam_steps(i);
@@ -80,14 +83,17 @@ impl Costs {
         }
     }
 
-    fn mat(&self, i: &MatInstr) -> (u64, u64) {
-        let slots = (i.k + i.nr - 1) as u64;
+    /// (start to ready, start to retire) of a product tile before the tile `next`.
+    pub fn mat(&self, i: &MatInstr, next: Option<&MatInstr>) -> (u64, u64) {
+        let slots = (i.k + i.tail(self.b as usize, next)) as u64;
+        let rows = (i.k + i.nr - 1) as u64;
         let result = unit::MAT_FRONT + self.turn() + unit::EPILOGUE;
         let tail = (result + self.turn()).max(result + self.maximum() + 1) + 1;
-        (slots, slots + tail)
+        (slots, rows + tail)
     }
 
-    fn vec(&self, i: &VecInstr) -> (u64, u64) {
+    /// (start to ready, start to retire) of a vector pass.
+    pub fn vec(&self, i: &VecInstr) -> (u64, u64) {
         let n = i.n as u64;
         let lanes = unit::READ + self.turn();
         if i.reduce == Reduce::None {

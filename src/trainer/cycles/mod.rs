@@ -10,8 +10,7 @@ pub use costs::Costs;
 use serde::Serialize;
 
 use super::isa::*;
-use super::program::Instr;
-use super::waits::{ENGINE_ORDER, lists};
+use super::waits::ENGINE_ORDER;
 
 /// When each instruction of the three programs starts and retires, cycles from the start of the sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,15 +38,19 @@ pub struct OperatorCycles {
 
 /// Runs the programs without data. `None` when they deadlock.
 pub fn simulate(program: &Program, costs: &Costs) -> Option<Timeline> {
-    let lists = lists(program);
+    let lengths = [program.mat.len(), program.vec.len(), program.adam.len()];
     let mut t = Timeline::default();
     let mut adam_free = 0;
     loop {
         let mut moved = false;
         for e in 0..3 {
-            while let Some(instr) = lists[e].get(t.start[e].len()) {
+            while t.start[e].len() < lengths[e] {
                 let n = t.start[e].len();
-                let wait = instr.wait();
+                let wait = match e {
+                    0 => program.mat[n].wait,
+                    1 => program.vec[n].wait,
+                    _ => program.adam[n].wait,
+                };
                 if (0..3).any(|f| t.retire[f].len() < wait[f]) {
                     break;
                 }
@@ -60,17 +63,17 @@ pub fn simulate(program: &Program, costs: &Costs) -> Option<Timeline> {
                         start = start.max(t.retire[f][w - 1] + costs.retire_to_start);
                     }
                 }
-                let (ready, retire, busy) = match instr {
+                let fixed = |(ready, retire): (u64, u64)| (start + ready, start + retire, ready);
+                let (ready, retire, busy) = match e {
+                    0 => fixed(costs.mat(&program.mat[n], program.mat.get(n + 1))),
+                    1 => fixed(costs.vec(&program.vec[n])),
                     // A tile may be handed over while another runs; it waits in the unit.
-                    Instr::Adam(i) => {
+                    _ => {
+                        let i = &program.adam[n];
                         let steps = costs.adam_steps(i);
                         let begin = costs.adam_begin(i, (start + 2).max(adam_free));
                         adam_free = begin + steps;
                         (begin, adam_free + costs.adam_latency(), steps)
-                    }
-                    _ => {
-                        let (ready, retire) = costs.of(instr);
-                        (start + ready, start + retire, ready)
                     }
                 };
                 t.busy[e].push(busy);
@@ -85,7 +88,7 @@ pub fn simulate(program: &Program, costs: &Costs) -> Option<Timeline> {
                 moved = true;
             }
         }
-        if (0..3).all(|e| t.start[e].len() == lists[e].len()) {
+        if (0..3).all(|e| t.start[e].len() == lengths[e]) {
             return Some(t);
         }
         if !moved {

@@ -135,7 +135,7 @@ fn mat(memory: &Memory, i: &MatInstr) -> Effect {
                         .activations
                         .push((g, (i.dst.addr + r) * b + bank, value));
                 }
-                MatDest::Grad(half) => effect.gradients.push(((half * b + r) * b + bank, value)),
+                MatDest::Grad(place) => effect.gradients.push(((place * b + r) * b + bank, value)),
             }
         }
     }
@@ -292,7 +292,7 @@ fn adam_matrix(memory: &Memory, i: &AdamInstr, scalars: &StepScalars) -> Effect 
             if row >= i.nc {
                 continue;
             }
-            let g = memory.grad[(i.half * b + step) * b + bank];
+            let g = memory.grad[(i.place * b + step) * b + bank];
             let at = (i.waddr + step) * b + bank;
             let old = memory.weights[at];
             let new = adam(
@@ -328,7 +328,7 @@ fn adam_layernorm(memory: &Memory, i: &AdamInstr, scalars: &StepScalars) -> Effe
     let b = memory.shape.b;
     let mut effect = Effect::default();
     for bank in 0..i.nc {
-        let g = memory.grad[i.half * b * b + bank];
+        let g = memory.grad[i.place * b * b + bank];
         let at = i.waddr + bank;
         let old = memory.layernorm[at];
         let raw = match memory.model.layernorm_optimizer {

@@ -26,7 +26,7 @@ pub struct Memory {
     /// Raw weights and moments.
     pub weights: Vec<RawParameter>,
     pub layernorm: Vec<RawParameter>,
-    /// Both halves of the gradient tile, `(half * B + step) * B + bank`.
+    /// Gradient tiles, `(place * B + step) * B + bank`.
     pub grad: Vec<f32>,
     /// Scalar file, rows of B lanes.
     pub scalars: Vec<Vec<f32>>,
@@ -71,7 +71,7 @@ impl Memory {
             position,
             weights: vec![RawParameter::default(); layout.depth * b],
             layernorm: vec![RawParameter::default(); model.layernorm_parameters()],
-            grad: vec![0.0; 2 * b * b],
+            grad: vec![0.0; shape.gradient_tiles * b * b],
             scalars: vec![vec![0.0; b]; shape.scalar_rows],
             mat_exp: vec![0; shape.mat_exps],
             vec_exp: vec![0; shape.vec_exps],

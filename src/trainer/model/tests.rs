@@ -4,27 +4,43 @@ use super::*;
 use crate::config::model::*;
 use crate::reference::{State, Trainer};
 use crate::trainer::alloc::{Problem, apply};
+use crate::trainer::cycles::Costs;
 use crate::trainer::layout::constant_table;
+use crate::trainer::order::{Rule, Scheduler, reordered, take_turns};
 use crate::trainer::program::{Choices, generate};
 use crate::trainer::testing::*;
 use crate::trainer::waits;
 
-/// A program on a B x B array with `groups` activation groups, placed by the first placement found.
+/// A program on a B x B array with `groups` activation groups, placed by the first placement found; with a window
+/// and a rule, ordered by them before and after.
 fn build(
     model: &ModelConfig,
     b: usize,
     groups: usize,
     choices: Choices,
+    ordered: Option<(usize, Rule)>,
 ) -> (Shape, WeightLayout, Program) {
     let weights = WeightLayout::new(model, b);
-    let logical = generate(model, &weights, choices);
+    let costs = Costs::new(b, 1, 3);
+    let mut logical = generate(model, &weights, choices);
+    if let Some((window, rule)) = ordered {
+        let order = Scheduler::new(&logical.instrs, &costs, false).order(window, rule);
+        logical = reordered(&logical, &order.order, 3);
+    }
     let problem = Problem::new(&logical);
     let depth = vec![problem.peak(); groups];
     let placement = &problem.placements(&depth, 1, 1000)[0];
-    let placed = apply(&logical, placement);
+    let mut placed = apply(&logical, placement);
+    if let Some((window, rule)) = ordered {
+        let order = Scheduler::new(&placed.instrs, &costs, true).order(window, rule);
+        let instrs = order.order.iter().map(|&n| placed.instrs[n].clone());
+        placed.instrs = instrs.collect();
+        take_turns(&mut placed.instrs, 3);
+    }
     let shape = Shape {
         b,
         adam_lanes: 1,
+        gradient_tiles: 3,
         group_depth: placement.used.iter().map(|u| u + b).collect(),
         position_depth: (model.seq_len.div_ceil(b)) * model.embed_dim,
         weight_depth: weights.depth,
@@ -72,17 +88,18 @@ fn first_difference(model: &ModelConfig, got: &TrainerState, want: &TrainerState
 
 /// Trains both for `steps` steps.
 fn same(model: &ModelConfig, b: usize, steps: u32, how: impl Fn(u32) -> Interleaving) {
-    same_with(model, b, Choices::default(), steps, how);
+    same_with(model, b, Choices::default(), None, steps, how);
 }
 
 fn same_with(
     model: &ModelConfig,
     b: usize,
     choices: Choices,
+    ordered: Option<(usize, Rule)>,
     steps: u32,
     how: impl Fn(u32) -> Interleaving,
 ) {
-    let (shape, weights, program) = build(model, b, 6, choices);
+    let (shape, weights, program) = build(model, b, 6, choices, ordered);
     waits::check(&shape, &program).unwrap();
     let state = State::init(model);
     let mut machine = Machine::new(model, &shape, &weights, &program).unwrap();
@@ -172,7 +189,7 @@ fn waits_suffice_in_any_interleaving() {
 #[test]
 fn missing_waits_are_noticed() {
     let model = tiny_model();
-    let (shape, weights, program) = build(&model, 4, 6, Choices::default());
+    let (shape, weights, program) = build(&model, 4, 6, Choices::default(), None);
     let state = TrainerState::from_reference(&model, &State::init(&model));
     let w: Vec<usize> = window(&model, 0).iter().map(|&t| t as usize).collect();
     let run = |program: &Program, how| {
@@ -205,7 +222,7 @@ fn missing_waits_are_noticed() {
 #[test]
 fn debug_hook_shows_a_tile() {
     let model = tiny_model();
-    let (shape, weights, program) = build(&model, 4, 6, Choices::default());
+    let (shape, weights, program) = build(&model, 4, 6, Choices::default(), None);
     let mut machine = Machine::new(&model, &shape, &weights, &program).unwrap();
     machine.load(&TrainerState::from_reference(&model, &State::init(&model)));
     let w: Vec<usize> = window(&model, 0).iter().map(|&t| t as usize).collect();
@@ -229,14 +246,16 @@ fn debug_hook_shows_a_tile() {
 #[test]
 fn every_choice_of_the_planner_equals_the_reference() {
     for encode_again in [false, true] {
-        for (hold, adam_banks) in [(0, 11), (1, 2), (2, 11), (3, 50)] {
-            let choices = Choices {
-                encode_again,
-                hold,
-                adam_banks,
-            };
+        let choices = Choices { encode_again };
+        for (window, rule) in [
+            (0, Rule::Emitted),
+            (16, Rule::LongestPath),
+            (64, Rule::Emitted),
+            (500, Rule::LongestPath),
+        ] {
             for (model, b) in [(odd_model(), 11), (tiny_model(), 4)] {
-                same_with(&model, b, choices, 1, |_| Interleaving::Random(5));
+                let ordered = Some((window, rule));
+                same_with(&model, b, choices, ordered, 1, |_| Interleaving::Random(5));
             }
         }
     }

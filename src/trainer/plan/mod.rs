@@ -4,6 +4,7 @@
 
 mod memory;
 mod nearest;
+mod place;
 mod resources;
 mod search;
 
@@ -67,8 +68,10 @@ pub struct Plan {
     pub memories: Vec<MemoryLine>,
     /// Memory of the moments: Block or Ultra.
     pub moment_kind: MemoryKind,
-    /// Memory of the position code: Block or Distributed.
-    pub position_kind: MemoryKind,
+    /// Banks of the position code in block RAM; the others are LUT ROMs.
+    pub position_blocks: usize,
+    /// Memory of the gradient tiles: Block or Distributed.
+    pub gradient_kind: MemoryKind,
     /// Cycles traded for memory.
     pub choices: Choices,
     pub modules: Vec<ModuleCost>,
@@ -81,7 +84,21 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kinds {
     moments: MemoryKind,
-    position: MemoryKind,
+    /// Banks of the position code in block RAM.
+    position_blocks: usize,
+}
+
+impl Kinds {
+    /// The kinds that leave most blocks.
+    fn roomiest(target: &Target) -> Self {
+        Kinds {
+            moments: match target.available.uram > 0.0 {
+                true => MemoryKind::Ultra,
+                false => MemoryKind::Block,
+            },
+            position_blocks: 0,
+        }
+    }
 }
 
 /// A logical buffer: its place, and its first and last use as instruction numbers of the global order.
@@ -121,6 +138,9 @@ pub enum PlanError {
     #[error("the model has a dimension of 0")]
     Empty,
 }
+
+/// Memories of at most this many words are LUT RAM.
+const DISTRIBUTED_WORDS: usize = 64;
 
 /// Largest array that is considered.
 pub const MAX_ARRAY: usize = 128;
@@ -194,9 +214,10 @@ impl Plan {
             "adam_lanes": self.shape.adam_lanes,
             "activation_groups": self.shape.group_depth,
             "moment_memory": self.moment_kind,
-            "position_memory": self.position_kind,
+            "position_block_banks": self.position_blocks,
+            "gradient_memory": self.gradient_kind,
+            "gradient_tiles": self.shape.gradient_tiles,
             "encode_again": self.choices.encode_again,
-            "held_gradients": self.choices.hold,
             "bram36": pair(self.used.bram36, a.bram36),
             "uram": pair(self.used.uram, a.uram),
             "dsp": pair(self.used.dsp, a.dsp),
@@ -334,22 +355,24 @@ fn memories(
             small(depth),
         ));
     }
+    for (banks, kind) in [
+        (kinds.position_blocks, Block),
+        (b - kinds.position_blocks, Distributed),
+    ] {
+        if banks > 0 {
+            let words = t * d * banks / b;
+            let size = (shape.position_depth, 32);
+            list.push(line("position code", words, size, banks, Rom, kind));
+        }
+    }
     list.extend([
         line(
-            "position code",
-            t * d,
-            (shape.position_depth, 32),
-            b,
-            Rom,
-            kinds.position,
-        ),
-        line(
             "gradient tiles",
-            2 * b * b,
-            (2 * b, 32),
+            shape.gradient_tiles * b * b,
+            (shape.gradient_tiles * b, 32),
             b,
             Simple,
-            Distributed,
+            gradient_kind(shape),
         ),
         line(
             "layernorm parameters",
@@ -406,11 +429,35 @@ fn shortfall(used: &Resources, target: &Target) -> Vec<Shortfall> {
     .collect()
 }
 
+/// Numbers of gradient tiles worth trying: as many as a block of 512 words holds, and two in LUT RAM. Small arrays fill
+/// a LUT RAM of 32 words.
+fn gradient_tiles(b: usize) -> Vec<usize> {
+    match 2 * b <= DISTRIBUTED_WORDS {
+        true => vec![(32 / b).max(2)],
+        false => vec![512 / b, 2],
+    }
+}
+
+/// Memory of the gradient tiles.
+fn gradient_kind(shape: &Shape) -> MemoryKind {
+    match shape.gradient_tiles > 2 && shape.gradient_tiles * shape.b > DISTRIBUTED_WORDS {
+        true => MemoryKind::Block,
+        false => MemoryKind::Distributed,
+    }
+}
+
 /// Sizes that follow from model, array and lanes; groups and exponents come with the placement.
-fn frame(model: &ModelConfig, weights: &WeightLayout, scalar_rows: usize, g: usize) -> Shape {
+fn frame(
+    model: &ModelConfig,
+    weights: &WeightLayout,
+    scalar_rows: usize,
+    g: usize,
+    gradient_tiles: usize,
+) -> Shape {
     Shape {
         b: weights.b,
         adam_lanes: g,
+        gradient_tiles,
         group_depth: vec![],
         position_depth: model.seq_len.div_ceil(weights.b) * model.embed_dim,
         weight_depth: weights.depth,
@@ -421,20 +468,6 @@ fn frame(model: &ModelConfig, weights: &WeightLayout, scalar_rows: usize, g: usi
         weight_exps: weights.tensors.len(),
         constants: constant_table(model),
     }
-}
-
-/// Operators by engine, from the global order.
-fn operators(logical: &Logical) -> [Vec<&'static str>; 3] {
-    let mut lists: [Vec<&'static str>; 3] = Default::default();
-    for (instr, &operator) in logical.instrs.iter().zip(&logical.operators) {
-        lists[Instr::engine(instr) as usize].push(operator);
-    }
-    lists
-}
-
-/// Timeline of a program; the planner's programs cannot deadlock, as all their waits point backwards.
-fn timeline(shape: &Shape, program: &Program) -> Timeline {
-    simulate(program, &Costs::new(shape.b, shape.adam_lanes)).unwrap_or_default()
 }
 
 #[cfg(test)]

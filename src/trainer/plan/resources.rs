@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::memory::{MemoryKind, MemoryLine};
-use crate::config::model::{LayerNormOptimizer, ModelConfig, MomentFormat, Rounding};
+use crate::config::model::{HeadCombine, LayerNormOptimizer, ModelConfig, MomentFormat, Rounding};
 use crate::trainer::encode::bits_for;
-use crate::trainer::isa::Shape;
+use crate::trainer::isa::{Shape, segment_rows};
 
 /// Counts of a part, or of a design.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -47,29 +47,38 @@ impl Resources {
 #[derive(Clone, Copy, Debug)]
 struct Unit(f64, f64, f64);
 
-/// Costs of single units in LUT (LUT1 to LUT6, LUT RAM and shift registers), FF and DSP. Floating-point units and aligners as Yosys 0.70
-/// maps comparable pipelines for UltraScale+; the others counted from their structure.
+/// Costs of single units in LUT (LUT1 to LUT6, LUT RAM and shift registers), FF and DSP: Yosys 0.70, `synth_xilinx -family xcup`,
+/// each module by itself, of the machine for `shakespeare-334k-7b` with 44 rows. Memories are counted apart.
 mod unit {
     use super::Unit;
-    pub const ADD: Unit = Unit(424.0, 220.0, 0.0);
     pub const MUL: Unit = Unit(135.0, 174.0, 2.0);
-    pub const DIV: Unit = Unit(1250.0, 900.0, 0.0);
-    pub const SQRT: Unit = Unit(760.0, 600.0, 0.0);
     /// Multiply-accumulate cell with its drain path inside the DSP cascade.
-    pub const CELL: Unit = Unit(1.0, 0.0, 1.0);
+    pub const CELL: Unit = Unit(0.0, 0.0, 1.0);
     /// FP32 to an 18-bit grid value.
-    pub const ALIGN: Unit = Unit(135.0, 90.0, 0.0);
-    /// 48-bit sum to FP32.
-    pub const NORMALISE: Unit = Unit(270.0, 230.0, 0.0);
+    pub const ALIGN: Unit = Unit(133.0, 69.0, 0.0);
+    /// Row of the array without cells: operand multiplexer.
+    pub const ROW: Unit = Unit(71.0, 109.0, 0.0);
+    /// 48-bit sum to FP32, scale, addend, mask: with a multiplier, and for powers of two (counted from its structure).
+    pub const EPILOGUE: Unit = Unit(880.0, 692.0, 2.0);
+    pub const EPILOGUE_HALVING: Unit = Unit(775.0, 660.0, 0.0);
+    /// Issue, delays and selects of the matrix engine.
+    pub const MATRIX_CONTROL: Unit = Unit(740.0, 1400.0, 0.0);
+    /// Per bank: two address generators, and a comparison of the exponent maximum.
+    pub const STREAM: Unit = Unit(30.3, 37.0, 0.0);
+    pub const MAXIMUM: Unit = Unit(13.4, 2.7, 0.0);
+    pub const VECTOR_LANE: Unit = Unit(1640.0, 3500.0, 4.0);
     /// Table unit of two lanes without its ROM.
-    pub const TABLE_PAIR: Unit = Unit(900.0, 900.0, 2.0);
-    /// Selects, delays, maximum and scalar file control of a vector lane.
-    pub const VECTOR_LANE: Unit = Unit(330.0, 520.0, 0.0);
-    /// Delays, moments' rounding and hash of an Adam lane.
-    pub const ADAM_LANE: Unit = Unit(700.0, 900.0, 0.0);
-    pub const HASH: Unit = Unit(700.0, 620.0, 0.0);
-    /// Sequencers, token memory, stream and register interfaces, schedule unit.
-    pub const CONTROL: Unit = Unit(6500.0, 6000.0, 8.0);
+    pub const TABLE_PAIR: Unit = Unit(851.0, 812.0, 2.0);
+    pub const SCALAR_UNIT: Unit = Unit(3680.0, 2915.0, 4.0);
+    pub const VECTOR_CONTROL: Unit = Unit(1454.0, 985.0, 0.0);
+    /// Adam lane with random bits, without, and what LayerNorm adds to one of them.
+    pub const ADAM_LANE: Unit = Unit(4960.0, 3673.0, 11.0);
+    pub const ADAM_LANE_PLAIN: Unit = Unit(3811.0, 3058.0, 12.0);
+    pub const ADAM_LAYERNORM: Unit = Unit(237.0, 188.0, 2.0);
+    /// Address generator, state stream, LayerNorm ports, selects.
+    pub const ADAM_CONTROL: Unit = Unit(2485.0, 2663.0, 1.0);
+    /// Sequencers, token memory, stream and register interfaces, exponent file, schedule unit.
+    pub const CONTROL: Unit = Unit(6632.0, 4410.0, 4.0);
 }
 
 /// One module of the design.
@@ -103,58 +112,73 @@ fn group_select(b: usize, groups: usize, ports: usize) -> Resources {
     of(Unit(per_bit as f64, 1.0, 0.0), b * 32 * ports)
 }
 
+/// What the segments of the array add: a 4:1 multiplexer of the sums, and operands delayed in flip-flops.
+fn segments(b: usize) -> Resources {
+    let rows = segment_rows(b);
+    let behind: usize = (0..b).step_by(rows).sum();
+    let columns = b.saturating_sub(rows) * b;
+    of(Unit(48.0, 48.0, 0.0), b).plus(of(Unit(0.0, 18.0, 0.0), columns + behind * rows))
+}
+
 /// Costs of the modules, without memories.
 pub fn modules(model: &ModelConfig, shape: &Shape) -> Vec<ModuleCost> {
     let (b, g, groups) = (shape.b, shape.adam_lanes, shape.group_depth.len());
+    let halving = model.head_combine == HeadCombine::Sum || model.heads.is_power_of_two();
+    let epilogue = match halving {
+        true => unit::EPILOGUE_HALVING,
+        false => unit::EPILOGUE,
+    };
     let core = of(unit::CELL, b * b)
         .plus(of(unit::ALIGN, 2 * b))
+        .plus(of(unit::ROW, b))
+        .plus(of(unit::STREAM, b))
+        .plus(of(unit::MAXIMUM, b))
         .plus(rotator(b, 18).times(2.0))
         .plus(rotator(b, 32).times(2.0))
-        .plus(of(unit::NORMALISE, b))
-        .plus(of(unit::MUL, b))
-        .plus(of(unit::ADD, b));
-    let vector = of(unit::ADD, 2 * b)
-        .plus(of(unit::MUL, 2 * b))
-        .plus(of(unit::VECTOR_LANE, b))
+        .plus(of(epilogue, b))
+        .plus(of(unit::MATRIX_CONTROL, 1))
+        .plus(segments(b));
+    let vector = of(unit::VECTOR_LANE, b)
         .plus(of(unit::TABLE_PAIR, b.div_ceil(2)))
+        .plus(of(unit::MAXIMUM, b))
         .plus(rotator(b, 32).times(3.0))
-        .plus(of(unit::DIV, 1))
-        .plus(of(unit::SQRT, 1))
-        .plus(of(unit::MUL, 1))
-        .plus(of(unit::ADD, 1));
+        .plus(of(unit::SCALAR_UNIT, 1))
+        .plus(of(unit::VECTOR_CONTROL, 1));
     let hashes =
-        model.moment_format == MomentFormat::Bf16 || model.rounding == Rounding::Stochastic;
-    let lane = of(unit::MUL, 7)
-        .plus(of(unit::ADD, 4))
-        .plus(of(unit::DIV, 1))
-        .plus(of(unit::SQRT, 1))
-        .plus(of(unit::ADAM_LANE, 1))
-        .plus(of(unit::HASH, usize::from(hashes)));
+        model.moment_format != MomentFormat::Fp32 || model.rounding == Rounding::Stochastic;
+    let lane = match hashes {
+        true => of(unit::ADAM_LANE, g),
+        false => of(unit::ADAM_LANE_PLAIN, g),
+    };
     let sgd = model.layernorm_optimizer == LayerNormOptimizer::Sgd;
+    // Each lane chooses among the words of its banks: gradients of 32 bits, weights.
+    let word = 32 + model.weight_format.bits() as usize;
+    let choose = (b / g - 1).div_ceil(3) * word * g;
     let adam = lane
-        .times(g as f64)
-        .plus(of(Unit(1.0, 1.0, 0.0), b * 32 * 2))
+        .plus(of(unit::ADAM_LAYERNORM, 1))
+        .plus(of(unit::ADAM_CONTROL, 1))
+        .plus(of(Unit(1.0, 1.0, 0.0), choose))
         .plus(of(unit::MUL, usize::from(sgd)));
-    let layer = group_select(b, groups, 5).plus(of(Unit(0.6, 1.0, 0.0), b * groups * 40));
+    let layer = group_select(b, groups, 5).plus(of(Unit(62.0, 10.0, 0.0), b * groups));
     vec![
         ModuleCost {
             module: "nf_attention_core",
-            formula: "B^2 cells + 2B aligners + rotators (2 x 18, 2 x 32 bits) + B (normaliser, multiplier, adder)",
+            formula: "B^2 cells + B (2 aligners, row, epilogue, addresses) + rotators (2 x 18, 2 x 32 bits) + segments",
             resources: core,
         },
         ModuleCost {
             module: "nf_vector_unit",
-            formula: "B (2 adders, 2 multipliers, controls) + B/2 tables + 3 rotators x 32 bits + 1 scalar unit",
+            formula: "B lanes + B/2 tables + 3 rotators x 32 bits + 1 scalar unit",
             resources: vector,
         },
         ModuleCost {
             module: "nf_adam_unit",
-            formula: "G (7 multipliers, 4 adders, divider, root, rounding) + 64 B selects",
+            formula: "G lanes + LayerNorm + choice among B/G banks + control",
             resources: adam,
         },
         ModuleCost {
             module: "nf_attention_layer",
-            formula: "5 read ports over the groups x 32 B bits + 40 B per group",
+            formula: "5 read ports over the groups x 32 B bits + 62 B per group",
             resources: layer,
         },
         ModuleCost {

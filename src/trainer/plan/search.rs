@@ -1,27 +1,38 @@
-//! Choice of array, Adam lanes, memories and placement.
+//! Choice of array and Adam lanes, and the order of the program.
 //!
-//! Arrays are tried in the order of a lower bound on their cycles. For one array and its lanes the search fills the
-//! blocks that the other memories leave with activation groups and keeps the placement with the fewest cycles.
+//! Arrays are tried in the order of a lower bound on their cycles, until one fits. For one array and its lanes the
+//! program is ordered in several ways; those whose buffers fit the memory that is left are placed, fastest first.
 
-use std::collections::BTreeMap;
-
+use super::place::Job;
 use super::*;
-use crate::trainer::alloc::{Placement, Problem, apply};
+use crate::trainer::alloc::Problem;
+use crate::trainer::order::{Rule, Scheduled, Scheduler, reordered};
 use crate::trainer::program::{Choices, generate};
-use crate::trainer::waits;
 
-/// Words of the smallest block of 32-bit words.
-const BLOCK_WORDS: usize = 512;
-/// Groups of at most this many words are LUT RAM.
-const DISTRIBUTED_WORDS: usize = 64;
-/// Orders tried for one set of group depths.
-const ATTEMPTS: usize = 150;
-/// Sets of group depths tried for one number of groups, beside the most even one.
-const PARTITIONS: usize = 2;
-/// Placements of one set of group depths whose cycles are counted.
-const SCORED: usize = 2;
-/// Arrays planned in full once one has fitted.
-const ARRAYS: usize = 1;
+/// Orders of the program: how many instructions may be overtaken, and by which rule.
+const ORDERS: [(usize, Rule); 9] = [
+    (0, Rule::Emitted),
+    (16, Rule::LongestPath),
+    (16, Rule::Emitted),
+    (32, Rule::LongestPath),
+    (32, Rule::Emitted),
+    (64, Rule::LongestPath),
+    (64, Rule::Emitted),
+    (128, Rule::LongestPath),
+    (128, Rule::Emitted),
+];
+/// Cycles traded for memory: nothing, then x0.
+const CHOICES: [Choices; 2] = [
+    Choices {
+        encode_again: false,
+    },
+    LEAST_MEMORY,
+];
+const LEAST_MEMORY: Choices = Choices { encode_again: true };
+/// Orders that are placed.
+const PLACED: usize = 2;
+/// Arrays that were planned in full and did not fit after all, before the search ends.
+const FAILED: usize = 2;
 
 /// An array with the lower bound on its cycles.
 struct Candidate {
@@ -33,76 +44,81 @@ struct Candidate {
 pub fn search(model: &ModelConfig, target: &Target, options: &Options) -> Plan {
     let mut candidates = candidates(model, target, options);
     candidates.sort_by_key(|c| (c.bound, c.b));
-    let mut best: Option<Plan> = None;
-    let mut planned = 0;
+    let (mut best, mut failed) = (None::<Plan>, 0);
+    // The array that misses by least, should none fit.
+    let mut nearest: Option<(f64, u64, usize, usize)> = None;
     for c in &candidates {
-        if let Some(b) = &best
-            && b.fits()
-            && (c.bound >= b.timeline.total || planned >= ARRAYS)
-        {
-            break;
-        }
+        let weights = WeightLayout::new(model, c.b);
         for &g in &c.lanes {
-            // One plan without hope is made all the same: its shortfall is the answer when none fits.
-            let hopeless =
-                !logic_fits(model, target, c.b, g) || !memories_fit(model, target, c.b, g);
-            if hopeless && best.is_some() {
+            let miss = least_miss(model, target, &weights, g);
+            if miss > 0.0 {
+                if nearest.is_none_or(|n| (miss, c.bound) < (n.0, n.1)) {
+                    nearest = Some((miss, c.bound, c.b, g));
+                }
                 continue;
             }
-            let plan = evaluate(model, target, options, c.b, g);
-            let fits = plan.fits();
-            if best.as_ref().is_none_or(|b| order(&plan) < order(b)) {
-                best = Some(plan);
-            }
-            if fits {
-                planned += 1;
-                break;
+            if let Some(plan) = evaluate(model, target, options, &weights, g) {
+                if plan.fits() {
+                    return plan;
+                }
+                if best.as_ref().is_none_or(|b| order(&plan) < order(b)) {
+                    best = Some(plan);
+                }
+                failed += 1;
             }
         }
+        if failed >= FAILED {
+            break;
+        }
     }
-    best.unwrap_or_else(|| evaluate(model, target, options, 2, 1))
+    best.unwrap_or_else(|| {
+        let (b, g) = nearest.map_or((2, 1), |n| (n.2, n.3));
+        let weights = WeightLayout::new(model, b);
+        smallest(model, target, options, &weights, g)
+    })
 }
 
 /// Plans that fit come first, by cycles; then the others by what they miss.
 fn order(plan: &Plan) -> (f64, u64) {
-    let miss: f64 = plan
-        .shortfall
+    (missing(&plan.shortfall), plan.timeline.total)
+}
+
+pub(super) fn missing(shortfall: &[Shortfall]) -> f64 {
+    let share = |s: &Shortfall| (s.used - s.available) / s.available.max(1.0);
+    shortfall.iter().map(share).sum()
+}
+
+/// What an array and its lanes miss at least: logic, and memories with activations for what lives at once.
+fn least_miss(model: &ModelConfig, target: &Target, weights: &WeightLayout, g: usize) -> f64 {
+    let choices = LEAST_MEMORY;
+    let logical = generate(model, weights, choices);
+    let peak = Problem::new(&logical).peak();
+    let tiles = gradient_tiles(weights.b);
+    let tiles = tiles
         .iter()
-        .map(|s| (s.used - s.available) / s.available.max(1.0))
-        .sum();
-    (miss, plan.timeline.total)
+        .map(|&n| miss_with(model, target, weights, &logical, (g, n, peak)));
+    tiles.fold(f64::MAX, f64::min)
 }
 
-/// Whether the logic of an array fits, memories left out.
-fn logic_fits(model: &ModelConfig, target: &Target, b: usize, g: usize) -> bool {
-    let weights = WeightLayout::new(model, b);
-    let mut shape = frame(model, &weights, 1, g);
-    shape.group_depth = vec![1; MIN_GROUPS];
-    let used = resources::total(&resources::modules(model, &shape), &[]);
-    shortfall(&used, target).is_empty()
-}
-
-/// Whether the blocks that the fixed memories leave hold as many words as live at once.
-fn memories_fit(model: &ModelConfig, target: &Target, b: usize, g: usize) -> bool {
-    let weights = WeightLayout::new(model, b);
-    let choices = Choices {
-        encode_again: true,
-        hold: 0,
-        adam_banks: b / g,
+fn miss_with(
+    model: &ModelConfig,
+    target: &Target,
+    weights: &WeightLayout,
+    logical: &Logical,
+    (g, tiles, peak): (usize, usize, usize),
+) -> f64 {
+    let mut shape = frame(model, weights, logical.scalar_rows, g, tiles);
+    let units = (peak + MIN_GROUPS * weights.b).div_ceil(place::BLOCK_WORDS);
+    shape.group_depth = match peak <= 4 * DISTRIBUTED_WORDS.saturating_sub(weights.b) {
+        true => vec![DISTRIBUTED_WORDS; peak.div_ceil(DISTRIBUTED_WORDS)],
+        false => (0..MIN_GROUPS)
+            .map(|n| (units + n) / MIN_GROUPS * place::BLOCK_WORDS)
+            .collect(),
     };
-    let logical = generate(model, &weights, choices);
-    let problem = Problem::new(&logical);
-    let peak = problem.peak();
-    let job = Job {
-        model,
-        target,
-        weights: &weights,
-        problem,
-        logical,
-        choices,
-        g,
-    };
-    peak <= 4 * DISTRIBUTED_WORDS.saturating_sub(b) || job.units_left() * BLOCK_WORDS >= peak
+    let mut target = target.clone();
+    target.available.bram36 -= place::rom_blocks(logical);
+    let settled = place::settle(model, &target, &shape, &Program::default());
+    missing(&settled.shortfall)
 }
 
 fn candidates(model: &ModelConfig, target: &Target, options: &Options) -> Vec<Candidate> {
@@ -135,14 +151,6 @@ fn candidates(model: &ModelConfig, target: &Target, options: &Options) -> Vec<Ca
 fn candidate(model: &ModelConfig, options: &Options, b: usize) -> Candidate {
     let weights = WeightLayout::new(model, b);
     let logical = generate(model, &weights, Choices::default());
-    let (mut mat, mut updates) = (0, 0);
-    for i in &logical.instrs {
-        match i {
-            Instr::Mat(i) => mat += (i.k + i.nr - 1) as u64,
-            Instr::Adam(i) => updates += i.nr as u64,
-            Instr::Vec(_) => {}
-        }
-    }
     // Lanes that let Adam keep up with gradient tiles, then fewer.
     let counts = lane_counts(b);
     let enough = |g: &usize| (b / g) * b <= model.seq_len + b;
@@ -154,7 +162,15 @@ fn candidate(model: &ModelConfig, options: &Options, b: usize) -> Candidate {
             counts.into_iter().filter(|&g| g <= top).collect()
         }
     };
-    let adam = updates * (b / lanes[0]) as u64;
+    let costs = Costs::new(b, lanes[0], 2);
+    let (mut mat, mut adam) = (0, 0);
+    for i in &logical.instrs {
+        match i {
+            Instr::Mat(i) => mat += costs.mat(i, None).0,
+            Instr::Adam(i) => adam += costs.adam_steps(i),
+            Instr::Vec(_) => {}
+        }
+    }
     Candidate {
         b,
         lanes,
@@ -162,364 +178,75 @@ fn candidate(model: &ModelConfig, options: &Options, b: usize) -> Candidate {
     }
 }
 
-/// The best plan of one array with `g` Adam lanes.
-fn evaluate(model: &ModelConfig, target: &Target, options: &Options, b: usize, g: usize) -> Plan {
-    let weights = WeightLayout::new(model, b);
-    let mut best: Option<Plan> = None;
-    let consider = |plan: Plan, best: &mut Option<Plan>| {
-        if best.as_ref().is_none_or(|b| order(&plan) < order(b)) {
-            *best = Some(plan);
-        }
-    };
-    let mut smallest = None;
-    for (encode_again, hold) in [
-        (false, 0),
-        (false, 2),
-        (false, 1),
-        (true, 2),
-        (true, 1),
-        (true, 0),
-    ] {
-        // Lanes that keep up need no waiting tiles.
-        if hold > 0 && (b / g) * b <= model.seq_len + b {
-            continue;
-        }
-        // Less memory in exchange for cycles only when nothing fits without.
-        if encode_again && best.as_ref().is_some_and(Plan::fits) {
-            break;
-        }
-        let choices = Choices {
-            encode_again,
-            hold,
-            adam_banks: b / g,
-        };
-        let logical = generate(model, &weights, choices);
-        let problem = Problem::new(&logical);
-        let mut job = Job {
-            model,
-            target,
-            weights: &weights,
-            problem,
-            logical,
-            choices,
-            g,
-        };
-        let clashes = job.clashes();
-        job.problem.set_clashes(&clashes);
-        for depths in job.depth_sets(options) {
-            let attempts = job.attempts(&depths);
-            for placement in &job.problem.placements(&depths, SCORED, attempts) {
-                consider(job.build(placement), &mut best);
-            }
-        }
-        smallest = Some(job);
-    }
-    if let (None, Some(job)) = (&best, &smallest) {
-        // Nothing fits the blocks that are left: the smallest that can be placed shows what is missing.
-        consider(job.smallest(options), &mut best);
-    }
-    match best {
-        Some(plan) => plan,
-        None => unreachable_plan(model, target, b, g),
-    }
-}
-
-/// A plan without the search, in groups that hold every buffer at once.
-fn unreachable_plan(model: &ModelConfig, target: &Target, b: usize, g: usize) -> Plan {
-    let weights = WeightLayout::new(model, b);
-    let choices = Choices::default();
-    let logical = generate(model, &weights, choices);
-    let problem = Problem::new(&logical);
-    let job = Job {
-        model,
-        target,
-        weights: &weights,
-        problem,
-        logical,
-        choices,
-        g,
-    };
-    job.smallest(&Options::default())
-}
-
-/// Cycles in which an instruction reads and writes, and the buffers.
-struct Use {
-    reads: (u64, u64),
-    writes: (u64, u64),
-    ports: waits::Ports,
-}
-
-/// One program looking for a placement.
-struct Job<'a> {
-    model: &'a ModelConfig,
-    target: &'a Target,
-    weights: &'a WeightLayout,
-    logical: Logical,
-    problem: Problem,
-    choices: Choices,
+/// The fastest plan of one array with `g` Adam lanes that can be placed.
+fn evaluate(
+    model: &ModelConfig,
+    target: &Target,
+    options: &Options,
+    weights: &WeightLayout,
     g: usize,
-}
-
-impl Job<'_> {
-    /// Orders worth trying: many where the groups have hardly more room than the peak needs.
-    fn attempts(&self, depths: &[usize]) -> usize {
-        let room: usize = depths.iter().sum();
-        if self.problem.peak() * 5 > room * 4 {
-            3 * ATTEMPTS
-        } else {
-            ATTEMPTS
-        }
-    }
-
-    fn groups(&self, options: &Options) -> std::ops::RangeInclusive<usize> {
-        match options.groups {
-            Some(n) => n..=n,
-            None => 3..=7,
-        }
-    }
-
-    /// Cycles for which engines meet at a port when two buffers share a group: overlaps of their accesses in the
-    /// timeline of a machine that has a group for every buffer.
-    fn clashes(&self) -> BTreeMap<(usize, usize), u64> {
-        let buffers = self.logical.buffers.len();
-        let own = Placement {
-            group: (0..buffers).collect(),
-            base: vec![0; buffers],
-            used: self.problem.words.clone(),
-        };
-        let placed = apply(&self.logical, &own);
-        let mut shape = frame(self.model, self.weights, self.logical.scalar_rows, self.g);
-        shape.group_depth = own.used.iter().map(|u| u + shape.b).collect();
-        shape.mat_exps = placed.mat_exps;
-        shape.vec_exps = placed.vec_exps;
-        let program = waits::assign(&shape, placed.instrs);
-        let t = timeline(&shape, &program);
-        let lists = waits::lists(&program);
-        // Per instruction of mat and vec: when it reads, when it writes, and which buffers.
-        let uses = |e: usize| -> Vec<Use> {
-            (0..t.start[e].len())
-                .map(|n| Use {
-                    reads: (t.start[e][n], t.ready[e][n]),
-                    writes: (
-                        t.retire[e][n] - (t.ready[e][n] - t.start[e][n]),
-                        t.retire[e][n],
-                    ),
-                    ports: waits::ports(&lists[e][n]),
-                })
-                .collect()
-        };
-        let (mat, vec) = (uses(0), uses(1));
-        let mut pairs = BTreeMap::new();
-        let mut from = 0;
-        for m in &mat {
-            while from < vec.len() && vec[from].writes.1 < m.reads.0 {
-                from += 1;
-            }
-            for v in vec[from..].iter().take_while(|v| v.reads.0 < m.writes.1) {
-                for (x, y, a, b) in [
-                    (m.reads, v.reads, &m.ports.read, &v.ports.read),
-                    (m.writes, v.writes, &m.ports.write, &v.ports.write),
-                ] {
-                    let cycles = x.1.min(y.1).saturating_sub(x.0.max(y.0));
-                    if cycles == 0 {
-                        continue;
-                    }
-                    for &a in a {
-                        for &b in b {
-                            *pairs.entry((a.min(b), a.max(b))).or_insert(0) += cycles;
-                        }
-                    }
-                }
-            }
-        }
-        pairs
-    }
-
-    /// Blocks of 512 words of each bank that the other memories leave.
-    fn units_left(&self) -> usize {
-        let b = self.weights.b;
-        let shape = frame(self.model, self.weights, self.logical.scalar_rows, self.g);
-        let kinds = Kinds {
-            moments: if self.target.available.uram > 0.0 {
-                MemoryKind::Ultra
-            } else {
-                MemoryKind::Block
-            },
-            position: MemoryKind::Distributed,
-        };
-        let used: f64 = memories(self.model, &shape, &Program::default(), kinds)
-            .iter()
-            .filter(|m| m.kind == MemoryKind::Block)
-            .map(|m| m.blocks)
-            .sum();
-        // The program ROMs: about 170 bits of each instruction.
-        let roms = self.logical.instrs.len().div_ceil(512) as f64 * 2.5 + 2.0;
-        let left = self.target.available.bram36 - used - roms;
-        (left.max(0.0) * 2.0 / b as f64) as usize
-    }
-
-    /// Sets of group depths (without slack) to try: LUT RAM for small buffers, else the blocks that are left.
-    fn depth_sets(&self, options: &Options) -> Vec<Vec<usize>> {
-        let (b, peak) = (self.weights.b, self.problem.peak());
-        let small = DISTRIBUTED_WORDS.saturating_sub(b);
-        if small > 0 && peak <= 4 * small {
-            let sets = self.groups(options).filter(|n| n * small >= peak);
-            return sets.map(|n| vec![small; n]).collect();
-        }
-        let enough = (peak + peak / 3).div_ceil(BLOCK_WORDS) + 4;
-        let units = self.units_left().min(enough);
-        if units * BLOCK_WORDS < peak {
-            return vec![];
-        }
-        self.partitions(units, options)
-    }
-
-    /// Ways to share `units` blocks among the groups: for every number of groups those that hold most buffers of the
-    /// commonest size, and the most even one. More groups first: engines meet less often at their ports.
-    fn partitions(&self, units: usize, options: &Options) -> Vec<Vec<usize>> {
-        let words = &self.problem.words;
-        let count = |w: usize| words.iter().filter(|&&x| x == w).count();
-        let common = words.iter().copied().max_by_key(|&w| (count(w), w));
-        let common = common.unwrap_or(1).max(1);
-        let b = self.weights.b;
-        let depths = |set: &[usize]| -> Vec<usize> {
-            let words = set.iter().map(|u| u * BLOCK_WORDS);
-            words.map(|w| w.saturating_sub(b)).collect()
-        };
-        let mut chosen: Vec<Vec<usize>> = vec![];
-        for n in self.groups(options).rev().filter(|&n| n <= units) {
-            let mut sets = vec![];
-            partitions(units, n, units, &mut vec![], &mut sets);
-            sets.sort_by_key(|set| {
-                let slots: usize = depths(set).iter().map(|w| w / common).sum();
-                (std::cmp::Reverse(slots), set[0])
-            });
-            let even = sets.iter().min_by_key(|set| set[0]).cloned();
-            sets.truncate(PARTITIONS);
-            sets.extend(even);
-            for set in sets {
-                let set = depths(&set);
-                if !chosen.contains(&set) {
-                    chosen.push(set);
-                }
-            }
-        }
-        chosen
-    }
-
-    /// The plan of the first placement found with more and more blocks.
-    fn smallest(&self, options: &Options) -> Plan {
-        let mut units = self.problem.peak().div_ceil(BLOCK_WORDS).max(MIN_GROUPS);
-        loop {
-            for depths in self.partitions(units, options) {
-                let found = self.problem.placements(&depths, 1, ATTEMPTS);
-                if let Some(placement) = found.first() {
-                    return self.build(placement);
-                }
-            }
-            units += units.div_ceil(16);
-        }
-    }
-
-    /// Finishes a plan for one placement.
-    fn build(&self, placement: &Placement) -> Plan {
-        let placed = apply(&self.logical, placement);
-        let mut shape = frame(self.model, self.weights, self.logical.scalar_rows, self.g);
-        shape.group_depth = placement.used.iter().map(|u| u + shape.b).collect();
-        shape.mat_exps = placed.mat_exps;
-        shape.vec_exps = placed.vec_exps;
-        let program = waits::assign(&shape, placed.instrs);
-        let modules = resources::modules(self.model, &shape);
-        let ultra = self.target.available.uram > 0.0;
-        let small_position = shape.position_depth <= DISTRIBUTED_WORDS;
-        use MemoryKind::{Block, Distributed, Ultra};
-        let options = [
-            (Block, Block),
-            (Ultra, Block),
-            (Block, Distributed),
-            (Ultra, Distributed),
-        ];
-        // The first combination that fits, else the one that misses by least.
-        let mut best: Option<Plan> = None;
-        for (moments, position) in options {
-            let skip = (moments == Ultra && !ultra) || (position == Block && small_position);
-            if skip || best.as_ref().is_some_and(Plan::fits) {
-                continue;
-            }
-            let kinds = Kinds { moments, position };
-            let memories = memories(self.model, &shape, &program, kinds);
-            let used = resources::total(&modules, &memories);
-            let plan = Plan {
-                model: self.model.clone(),
-                target: self.target.clone(),
-                shape: shape.clone(),
-                weights: self.weights.clone(),
-                program: program.clone(),
-                operators: operators(&self.logical),
-                buffers: self.places(placement),
-                memories,
-                moment_kind: moments,
-                position_kind: position,
-                choices: self.choices,
-                modules: modules.clone(),
-                shortfall: shortfall(&used, self.target),
-                used,
-                timeline: Timeline::default(),
-            };
-            if best.as_ref().is_none_or(|b| order(&plan) < order(b)) {
+) -> Option<Plan> {
+    let mut best: Option<Plan> = None;
+    for choices in CHOICES {
+        let emitted = generate(model, weights, choices);
+        for tiles in gradient_tiles(weights.b) {
+            let costs = Costs::new(weights.b, g, tiles);
+            let job = Job::new(model, target, weights, &emitted, choices, costs);
+            if let Some(plan) = place_orders(&job, options, &emitted, &costs)
+                && best.as_ref().is_none_or(|b| order(&plan) < order(b))
+            {
                 best = Some(plan);
             }
         }
-        let timeline = timeline(&shape, &program);
-        match best {
-            Some(plan) => Plan { timeline, ..plan },
-            None => unreachable!("block RAM is always among the combinations"),
-        }
     }
-
-    fn places(&self, placement: &Placement) -> Vec<BufferPlace> {
-        self.logical
-            .buffers
-            .iter()
-            .enumerate()
-            .map(|(n, buffer)| BufferPlace {
-                name: buffer.name.clone(),
-                group: placement.group[n],
-                base: placement.base[n],
-                words: buffer.words,
-                first: self.problem.lives[n].first,
-                last: self.problem.lives[n].last,
-            })
-            .collect()
-    }
+    best
 }
 
-/// All ways to write `units` as `n` parts of at most `largest`, largest first.
-fn partitions(
-    units: usize,
-    n: usize,
-    largest: usize,
-    head: &mut Vec<usize>,
-    found: &mut Vec<Vec<usize>>,
-) {
-    // A fixed number is plenty; large counts of units have very many.
-    if found.len() >= 4000 {
-        return;
-    }
-    if n == 1 {
-        if (1..=largest).contains(&units) {
-            let mut set = head.clone();
-            set.push(units);
-            found.push(set);
+/// Places the fastest orders of a program for which there is room.
+fn place_orders(
+    job: &Job<'_>,
+    options: &Options,
+    emitted: &Logical,
+    costs: &Costs,
+) -> Option<Plan> {
+    let scheduler = Scheduler::new(&emitted.instrs, costs, false);
+    let mut orders: Vec<(Logical, Problem, Scheduled)> = ORDERS
+        .iter()
+        .map(|&(window, rule)| {
+            let scheduled = scheduler.order(window, rule);
+            let logical = reordered(emitted, &scheduled.order, costs.gradient_tiles);
+            let problem = Problem::new(&logical);
+            (logical, problem, scheduled)
+        })
+        .collect();
+    orders.sort_by_key(|o| (o.2.total, o.1.peak()));
+    let mut best: Option<Plan> = None;
+    let mut placed = 0;
+    for (logical, problem, scheduled) in orders {
+        let Some(plan) = job.place(options, logical, problem, &scheduled) else {
+            continue;
+        };
+        placed += 1;
+        if best.as_ref().is_none_or(|b| order(&plan) < order(b)) {
+            best = Some(plan);
         }
-        return;
+        if placed == PLACED {
+            break;
+        }
     }
-    // The rest needs at least one each, and at most as much as this part.
-    let most = largest.min(units.saturating_sub(n - 1));
-    let least = units.div_ceil(n);
-    for part in (least..=most).rev() {
-        head.push(part);
-        partitions(units - part, n - 1, part, head, found);
-        head.pop();
-    }
+    best
+}
+
+/// A plan in as many blocks as it takes: shows what is missing.
+fn smallest(
+    model: &ModelConfig,
+    target: &Target,
+    options: &Options,
+    weights: &WeightLayout,
+    g: usize,
+) -> Plan {
+    let choices = LEAST_MEMORY;
+    let emitted = generate(model, weights, choices);
+    let costs = Costs::new(weights.b, g, 2);
+    Job::new(model, target, weights, &emitted, choices, costs).smallest(options, &emitted)
 }

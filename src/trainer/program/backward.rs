@@ -105,7 +105,6 @@ impl Emitter<'_> {
         if let Some(sums) = pending {
             self.norm_gradients(&sums);
         }
-        self.drain_to(0);
         self.operator = "backward.dembedding";
         let epilogue = Epilogue {
             scale: None,
@@ -138,8 +137,6 @@ impl Emitter<'_> {
         } = inputs;
         let (t, d, f) = (self.model.seq_len, self.model.embed_dim, self.model.ff_dim);
         let plain = Epilogue::default();
-        let topmost = l + 1 == self.model.layers;
-        self.hold = self.choices.hold.saturating_sub(usize::from(topmost));
         let [wqkv, wo, w1, w2] = [
             LayerWeight::Qkv,
             LayerWeight::Out,
@@ -235,15 +232,20 @@ impl Emitter<'_> {
         });
         self.operator = "backward.dwqkv";
         self.weight_gradient(&n1, &dqkv, wqkv, plain);
-        let below = n2_below.map(|(b, mid, n2)| {
-            self.operator = "recompute.up";
-            let h = self.tensor(format!("layer{b}.h.again"), t, f);
-            for tt in 0..self.nt {
-                self.linear_row(&n2, weight_number(b, LayerWeight::Up), plain, &h, tt);
-            }
-            (mid, h)
-        });
+        let below = n2_below.map(|(b, mid, n2)| (mid, self.hidden_of(&n2, b)));
         Done { dx, below, norm1 }
+    }
+
+    /// `h = n2 W1` once more.
+    fn hidden_of(&mut self, n2: &Tensor, l: usize) -> Tensor {
+        self.operator = "recompute.up";
+        let (t, f) = (self.model.seq_len, self.model.ff_dim);
+        let h = self.tensor(format!("layer{l}.h.again"), t, f);
+        let w1 = weight_number(l, LayerWeight::Up);
+        for tt in 0..self.nt {
+            self.linear_row(n2, w1, Epilogue::default(), &h, tt);
+        }
+        h
     }
 
     /// Places of the recomputed q, k and v: k and v in the second and third part of `dqkv`.

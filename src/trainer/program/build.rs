@@ -1,6 +1,6 @@
 //! The emitter: logical tensors, operands and the product shapes of `docs/machine.md` section 3.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 
 use crate::config::model::ModelConfig;
 use crate::trainer::isa::*;
@@ -75,11 +75,6 @@ pub struct Logical {
 pub struct Choices {
     /// Encode the tokens once more in the backward pass instead of keeping x0.
     pub encode_again: bool,
-    /// Weight matrices whose gradient tiles may wait for Adam among the products behind them, while their operands
-    /// stay alive. 0 issues every tile at once; the topmost layer, where most is alive, holds one less.
-    pub hold: usize,
-    /// Weight banks of each Adam lane: a tile of n columns takes `n * adam_banks` cycles.
-    pub adam_banks: usize,
 }
 
 /// Emits one training step of `model` on a B x B array.
@@ -140,23 +135,6 @@ pub(super) struct Emitter<'a> {
     pub out: Logical,
     pub choices: Choices,
     started: HashSet<ExpId>,
-    half: usize,
-    /// Matrices whose gradient tiles may wait at present.
-    pub hold: usize,
-    pending: VecDeque<Pending>,
-    /// Estimated cycles of mat so far, and the cycle until which Adam is busy.
-    mat_clock: usize,
-    adam_clock: usize,
-}
-
-/// A gradient tile that waits for its turn.
-struct Pending {
-    col: Col,
-    row: Row,
-    epilogue: Epilogue,
-    number: usize,
-    at: (usize, usize),
-    operator: &'static str,
 }
 
 impl<'a> Emitter<'a> {
@@ -178,11 +156,6 @@ impl<'a> Emitter<'a> {
             },
             choices,
             started: HashSet::new(),
-            half: 0,
-            hold: 0,
-            pending: VecDeque::new(),
-            mat_clock: 0,
-            adam_clock: 0,
         }
     }
 
@@ -314,34 +287,6 @@ impl<'a> Emitter<'a> {
             dst_first: first,
             ..instr
         }));
-        self.mat_clock += k + nr;
-        // One tile may wait in the second half of the gradient memory.
-        while self.adam_clock <= self.mat_clock && self.issue_pending() {}
-    }
-
-    /// Emits the oldest waiting gradient tile, if there is one.
-    fn issue_pending(&mut self) -> bool {
-        let Some(p) = self.pending.pop_front() else {
-            return false;
-        };
-        let operator = std::mem::replace(&mut self.operator, p.operator);
-        let k = self.model.seq_len;
-        self.gradient_tile(p.col, p.row, k, p.epilogue, p.number, p.at);
-        self.operator = operator;
-        let nr = self.lanes(self.weights.tensors[p.number].cols, p.at.1);
-        self.mat_clock += k + nr;
-        let steps = nr * self.choices.adam_banks;
-        self.adam_clock = self.adam_clock.max(self.mat_clock) + steps;
-        true
-    }
-
-    /// Emits waiting gradient tiles until at most `matrices` matrices have some; operands of the others are free.
-    pub fn drain_to(&mut self, matrices: usize) {
-        let waiting = |e: &Self| {
-            let numbers: HashSet<usize> = e.pending.iter().map(|p| p.number).collect();
-            numbers.len()
-        };
-        while waiting(self) > matrices && self.issue_pending() {}
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -405,11 +350,9 @@ impl<'a> Emitter<'a> {
         let (i0, j0) = (it * self.b, jt * self.b);
         let nc = self.lanes(matrix.rows, it);
         let nr = self.lanes(matrix.cols, jt);
-        let half = self.half;
-        self.half ^= 1;
         let instr = self.mat(col, row, k, epilogue, (it, j0), nr, nc);
         self.emit(Instr::Mat(MatInstr {
-            dest: MatDest::Grad(half),
+            dest: MatDest::Grad(0),
             ..instr
         }));
         let first = self.first(Some(ExpId::Weight(number)));
@@ -417,7 +360,7 @@ impl<'a> Emitter<'a> {
             phase: self.phase,
             wait: [0; 3],
             kind: AdamKind::Matrix,
-            half,
+            place: 0,
             waddr: matrix.stream(self.b, it, j0).addr,
             tensor: number,
             element0: i0 * matrix.cols + j0,
@@ -434,8 +377,6 @@ impl<'a> Emitter<'a> {
         for jt in 0..d.div_ceil(self.b) {
             let j0 = jt * self.b;
             let nc = self.lanes(d, jt);
-            let half = self.half;
-            self.half ^= 1;
             let ones = Operand {
                 source: RowSource::Ones,
                 mode: Mode::V,
@@ -446,14 +387,14 @@ impl<'a> Emitter<'a> {
             let k = self.model.seq_len;
             let instr = self.mat(col, ones, k, Epilogue::default(), (0, j0), 1, nc);
             self.emit(Instr::Mat(MatInstr {
-                dest: MatDest::Grad(half),
+                dest: MatDest::Grad(0),
                 ..instr
             }));
             self.emit(Instr::Adam(AdamInstr {
                 phase: self.phase,
                 wait: [0; 3],
                 kind: AdamKind::LayerNorm,
-                half,
+                place: 0,
                 waddr: parameter + j0,
                 tensor: 0,
                 element0: 0,
@@ -520,20 +461,14 @@ impl<'a> Emitter<'a> {
     /// Every tile of `dW = X^T Y` and its update.
     pub fn weight_gradient(&mut self, x: &Tensor, y: &Tensor, number: usize, epilogue: Epilogue) {
         let w = self.weights.tensors[number];
-        self.drain_to(self.hold.saturating_sub(1));
         for it in 0..w.rows.div_ceil(self.b) {
             for jt in 0..w.cols.div_ceil(self.b) {
-                self.pending.push_back(Pending {
-                    col: self.col(x, Mode::H, 0, it * self.b),
-                    row: self.row(y, Mode::H, 0, jt * self.b),
-                    epilogue,
-                    number,
-                    at: (it, jt),
-                    operator: self.operator,
-                });
+                let col = self.col(x, Mode::H, 0, it * self.b);
+                let row = self.row(y, Mode::H, 0, jt * self.b);
+                let k = self.model.seq_len;
+                self.gradient_tile(col, row, k, epilogue, number, (it, jt));
             }
         }
-        self.drain_to(self.hold);
     }
 
     /// A vec pass over `n` columns of row tile `tt` of `x`, everything optional off.

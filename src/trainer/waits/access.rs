@@ -4,7 +4,7 @@ use crate::trainer::isa::*;
 use crate::trainer::program::Instr;
 
 /// A memory that more than one instruction uses. Addresses are words of each bank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Region {
     Group(usize),
     Weights,
@@ -12,7 +12,7 @@ pub enum Region {
     MatExp,
     VecExp,
     WeightExp,
-    /// Halves of the gradient tile.
+    /// Places of gradient tiles.
     Grad,
     LayerNorm,
     /// Rows of the scalar file.
@@ -100,7 +100,7 @@ fn mat(i: &MatInstr, b: usize, list: &mut Vec<Access>) {
     }
     list.push(match i.dest {
         MatDest::Act(g) => write(Region::Group(g), i.dst.addr, i.nr),
-        MatDest::Grad(half) => write(Region::Grad, half, 1),
+        MatDest::Grad(place) => write(Region::Grad, place, 1),
     });
     if let Some(n) = i.dst_exp {
         list.push(write(Region::MatExp, n, 1));
@@ -143,7 +143,7 @@ fn vec(i: &VecInstr, list: &mut Vec<Access>) {
 }
 
 fn adam(i: &AdamInstr, list: &mut Vec<Access>) {
-    list.push(read(Region::Grad, i.half, 1));
+    list.push(read(Region::Grad, i.place, 1));
     match i.kind {
         AdamKind::Matrix => {
             list.push(write(Region::Weights, i.waddr, i.nr));
@@ -199,7 +199,7 @@ pub fn operand_groups(i: &MatInstr) -> impl Iterator<Item = usize> {
 pub struct Space {
     pub b: usize,
     groups: Vec<usize>,
-    /// Start of weights, mat, vec and weight exponents, gradient halves, LayerNorm, scalars, loss registers; then the length.
+    /// Start of weights, mat, vec and weight exponents, gradient places, LayerNorm, scalars, loss registers; then the length.
     rest: [usize; 9],
 }
 
@@ -217,7 +217,7 @@ impl Space {
             next(shape.mat_exps),
             next(shape.vec_exps),
             next(shape.weight_exps),
-            next(2),
+            next(shape.gradient_tiles),
             next(shape.layernorm_words),
             next(shape.scalar_rows),
             next(1),

@@ -10,7 +10,7 @@
 mod access;
 mod check;
 
-pub use access::{Access, Ports, Region, Space, accesses, ports};
+pub use access::{Access, Ports, Region, Space, accesses, operand_groups, ports};
 pub use check::{check, lists};
 
 use super::isa::{AddSource, Engine, Program, Shape};
@@ -27,10 +27,42 @@ fn join(a: &mut Clock, b: &Clock) {
     }
 }
 
-/// Per address, the count of each engine after its last reader and its last writer.
+/// Per piece of memory, the count of each engine after its last reader and its last writer.
 struct History {
-    readers: Vec<[u32; ENGINES]>,
-    writers: Vec<[u32; ENGINES]>,
+    readers: Vec<Clock>,
+    writers: Vec<Clock>,
+}
+
+/// Memory cut into pieces at the ends of all accesses: an access is a range of few pieces, however many words it has.
+struct Pieces {
+    cuts: std::collections::BTreeMap<Region, (usize, Vec<usize>)>,
+    count: usize,
+}
+
+impl Pieces {
+    fn new(lists: &[Vec<Access>]) -> Self {
+        let mut cuts: std::collections::BTreeMap<Region, (usize, Vec<usize>)> = Default::default();
+        for a in lists.iter().flatten() {
+            let entry = cuts.entry(a.region).or_default();
+            entry.1.extend([a.start, a.start + a.len]);
+        }
+        let mut count = 0;
+        for (first, ends) in cuts.values_mut() {
+            ends.sort_unstable();
+            ends.dedup();
+            *first = count;
+            count += ends.len();
+        }
+        Self { cuts, count }
+    }
+
+    fn range(&self, a: &Access) -> std::ops::Range<usize> {
+        let Some((first, ends)) = self.cuts.get(&a.region) else {
+            return 0..0;
+        };
+        let at = |word: usize| first + ends.partition_point(|&e| e < word);
+        at(a.start)..at(a.start + a.len)
+    }
 }
 
 /// Port users: per group, the count of each engine after its last use, and of mat after the last tile with its
@@ -44,30 +76,27 @@ struct PortHistory {
 /// Counts that `instr`, number `count` of its engine, depends on.
 fn dependencies(
     instr: &Instr,
-    space: &Space,
+    list: &[(std::ops::Range<usize>, bool)],
     history: &mut History,
     ports_used: &mut PortHistory,
     count: usize,
 ) -> Clock {
     let own = instr.engine() as usize;
-    let mut need = [0u32; ENGINES];
-    let list = accesses(instr, space.b);
-    for a in &list {
-        let range = space.range(a);
-        for at in range {
+    let mut need = [0; ENGINES];
+    for (range, write) in list {
+        for at in range.clone() {
             for (e, n) in need.iter_mut().enumerate() {
                 let writer = history.writers[at][e];
                 let reader = history.readers[at][e];
-                if !a.write || e != own {
+                if !write || e != own {
                     *n = (*n).max(writer);
                 }
-                if a.write && e != own {
+                if *write && e != own {
                     *n = (*n).max(reader);
                 }
             }
         }
     }
-    let mut need: Clock = need.map(|n| n as usize);
     let used = ports(instr);
     for (history, groups) in [
         (&mut ports_used.read, &used.read),
@@ -88,25 +117,25 @@ fn dependencies(
             ports_used.addend[g] = count + 1;
         }
     }
-    for a in &list {
-        let table = if a.write {
-            &mut history.writers
-        } else {
-            &mut history.readers
+    for (range, write) in list {
+        let table = match write {
+            true => &mut history.writers,
+            false => &mut history.readers,
         };
-        for at in space.range(a) {
-            table[at][own] = count as u32 + 1;
+        for at in range.clone() {
+            table[at][own] = count + 1;
         }
     }
     need
 }
 
 /// Fills in the waits of a placed program and sorts it by engine. A wait that follows from earlier ones is 0.
-pub fn assign(shape: &Shape, mut order: Vec<Instr>) -> Program {
-    let space = Space::new(shape);
+pub fn assign(shape: &Shape, order: Vec<Instr>) -> Program {
+    let lists: Vec<Vec<Access>> = order.iter().map(|i| accesses(i, shape.b)).collect();
+    let pieces = Pieces::new(&lists);
     let mut history = History {
-        readers: vec![[0; ENGINES]; space.len()],
-        writers: vec![[0; ENGINES]; space.len()],
+        readers: vec![[0; ENGINES]; pieces.count],
+        writers: vec![[0; ENGINES]; pieces.count],
     };
     let groups = shape.group_depth.len();
     let mut ports_used = PortHistory {
@@ -117,10 +146,11 @@ pub fn assign(shape: &Shape, mut order: Vec<Instr>) -> Program {
     // Clock at the start of every instruction so far, by engine.
     let mut clocks: [Vec<Clock>; ENGINES] = Default::default();
     let mut program = Program::default();
-    for instr in &mut order {
+    for (mut instr, list) in order.into_iter().zip(&lists) {
         let own = instr.engine() as usize;
         let count = clocks[own].len();
-        let need = dependencies(instr, &space, &mut history, &mut ports_used, count);
+        let list: Vec<_> = list.iter().map(|a| (pieces.range(a), a.write)).collect();
+        let need = dependencies(&instr, &list, &mut history, &mut ports_used, count);
         let base = clocks[own].last().copied().unwrap_or_default();
         let implied = |wait: &Clock| {
             let mut clock = base;
@@ -144,9 +174,9 @@ pub fn assign(shape: &Shape, mut order: Vec<Instr>) -> Program {
         clocks[own].push(clock);
         *instr.wait_mut() = wait;
         match instr {
-            Instr::Mat(i) => program.mat.push(i.clone()),
-            Instr::Vec(i) => program.vec.push(i.clone()),
-            Instr::Adam(i) => program.adam.push(i.clone()),
+            Instr::Mat(i) => program.mat.push(i),
+            Instr::Vec(i) => program.vec.push(i),
+            Instr::Adam(i) => program.adam.push(i),
         }
     }
     program

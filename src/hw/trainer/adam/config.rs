@@ -24,7 +24,9 @@ pub struct AdamConfig {
     pub moments: MomentFormat,
     pub rounding: Rounding,
     pub layernorm_optimizer: LayerNormOptimizer,
-    /// Memory of the gradient tiles (2*B words of 32 bits in each of B banks).
+    /// Gradient tiles that the unit holds, at least 2.
+    pub gradient_tiles: usize,
+    /// Memory of the gradient tiles (`gradient_tiles`*B words of 32 bits in each of B banks).
     pub gradient_style: MemStyle,
     /// Memory of the moments (WD*Q words in each of G banks).
     pub moment_style: MemStyle,

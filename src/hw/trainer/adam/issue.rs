@@ -56,7 +56,7 @@ pub fn issue(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
             .q()
     };
     let next_layernorm = hold("layernorm", 1);
-    let next_half = hold("half", 1);
+    let next_place = hold("place", bits_for(config.gradient_tiles - 1));
     let next_addr = hold("waddr", address);
     let next_tensor = hold("tensor", config.exp_id_bits());
     let next_first = hold("first", 1);
@@ -105,13 +105,12 @@ pub fn issue(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
         moment_bits,
     );
     advance(moment_addr, moment_start, moment_addr.q().add_const(1));
-    let grad_bits = addr_width(2 * banks as u32);
+    let grad_bits = addr_width((config.gradient_tiles * banks) as u32);
     let grad_addr = m.reg("grad_addr_q", grad_bits);
-    let grad_start = m.mux(
-        next_half,
-        m.lit(banks as u128, grad_bits),
-        m.lit(0, grad_bits),
-    );
+    let places: Vec<Sig<'_>> = (0..config.gradient_tiles)
+        .map(|n| m.lit((n * banks) as u128, grad_bits))
+        .collect();
+    let grad_start = m.select(next_place, &places);
     let to_next_column = last_of_group & !layernorm.q();
     advance(
         grad_addr,

@@ -5,16 +5,16 @@ use crate::dsl::{DslError, MemSpec, MemStyle, Module, ModuleDef, Sig, addr_width
 use crate::hw::trainer::READ_LATENCY;
 use std::sync::Arc;
 
-/// Module `nf_gradient_tile`: two halves of B words in B banks.
+/// Module `nf_gradient_tile`: places for tiles of B words in B banks.
 ///
 /// Write `grad_we`, `grad_addr`, `grad_data_b`. Read `raddr` (the same in all banks), `q` (bank
 /// of each lane's group) and, for LayerNorm, `layernorm` and `lane` -> `g_a` three cycles later;
 /// with `layernorm` lane 0 gets the word that lane `lane` would get.
 pub fn gradient_tile(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     let m = Module::new("nf_gradient_tile");
-    m.doc("Two halves of a gradient tile: a row of all banks is written at once, each Adam lane reads one bank at a time.");
+    m.doc("Places for gradient tiles: a row of all banks is written at once, each Adam lane reads one bank at a time.");
     let (lanes, group) = (config.lanes, config.group());
-    let depth = 2 * config.banks as u32;
+    let depth = (config.gradient_tiles * config.banks) as u32;
     let address = addr_width(depth);
     m.port_group("Write: one word in every bank");
     let we = m.input("grad_we", 1);

@@ -81,7 +81,10 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
     m.port_group("Gradient tile");
     for (port, width) in [
         ("grad_we", 1),
-        ("grad_addr", addr_width(2 * config.banks as u32)),
+        (
+            "grad_addr",
+            addr_width((config.gradient_tiles * config.banks) as u32),
+        ),
     ] {
         gradients.input(port, m.input(port, width));
     }

@@ -3,12 +3,13 @@
 use super::drain::Drain;
 use super::edge::Edge;
 use super::fit;
+use super::lane::Scale;
 use super::line::Line;
 use super::timing::MatTiming;
 use crate::config::model::WeightFormat;
 use crate::dsl::*;
 use crate::trainer::encode::{Layout, bits_for};
-use crate::trainer::isa::Shape;
+use crate::trainer::isa::{Shape, segment_rows};
 use std::sync::Arc;
 
 /// What fixes the engine's netlist.
@@ -22,6 +23,8 @@ pub struct MatConfig<'a> {
     pub tokens: usize,
     /// V, token values.
     pub vocab: usize,
+    /// How tiles are scaled.
+    pub scale: Scale,
 }
 
 /// Widths of the engine's ports, in bits.
@@ -65,7 +68,7 @@ impl MatPorts {
             group: bits_for(groups.saturating_sub(1)),
             add_group: bits_for(groups),
             add_addr: bits(act.max(shape.position_depth)),
-            dst_addr: bits(act.max(2 * shape.b)),
+            dst_addr: bits(act.max(shape.gradient_tiles * shape.b)),
             weight_addr: bits(shape.weight_depth),
             weight: cfg.format.bits(),
             token: bits_for(cfg.vocab - 1),
@@ -80,7 +83,8 @@ impl MatPorts {
 /// Lanes that share one copy of an exponent, a scale or a token.
 pub(super) const LANE_LOADS: usize = 8;
 
-/// Fields of the instruction word, at its start and while it is issued.
+/// Fields of the instruction word, at its start and while it is issued (or, for the drain, while its rows leave).
+#[derive(Clone, Copy)]
 pub(super) struct Fields<'m, 'a> {
     layout: &'a Layout,
     port: Sig<'m>,
@@ -98,7 +102,7 @@ impl<'m> Fields<'m, '_> {
         self.of(self.port, name)
     }
 
-    /// Valid in the instruction's slots.
+    /// Valid in the instruction's slots (the drain: one cycle after the slots of its rows).
     pub fn held(&self, name: &str) -> Sig<'m> {
         self.of(self.held, name)
     }
@@ -113,16 +117,19 @@ impl<'m> Fields<'m, '_> {
     }
 }
 
-/// What a slot does.
+/// What a slot does. The drain's signals come one cycle later, when its own copy of the instruction holds.
 pub(super) struct Slot<'m> {
     pub start: Sig<'m>,
     /// An operand step; `first_step` is up in the tile's first.
     pub step: Sig<'m>,
     pub first_step: Sig<'m>,
-    /// The sums of all rows move up by one row.
+    /// The sums of a segment move up by one row.
     pub shift: Sig<'m>,
-    /// A row of sums leaves with this slot; the tile's first and last.
+    /// The tile's last operand step: its first row of sums leaves.
+    pub last_step: Sig<'m>,
+    /// One cycle after the slot: a row of sums leaves with it; its segment; the tile's first and last row.
     pub row: Sig<'m>,
+    pub segment: Sig<'m>,
     pub first_row: Sig<'m>,
     pub last_row: Sig<'m>,
 }
@@ -137,9 +144,12 @@ pub fn attention_core(cfg: &MatConfig<'_>) -> Result<Arc<ModuleDef>, DslError> {
     let t = MatTiming::new(b);
     let w = MatPorts::new(cfg);
     m.doc(&format!(
-        "Matrix engine: {b} x {b} cells on {b} skewed banks. An instruction takes k + nr - 1 slots\n\
-         from the cycle after start; sums leave row by row, {} cycles behind the slot, and are\n\
-         written {} cycles behind it. retire comes {} cycles after the last slot.",
+        "Matrix engine: {b} x {b} cells on {b} skewed banks. An instruction takes k + tail slots from\n\
+         the cycle after start. Segments of {} rows work one after the other by as many cycles, so\n\
+         rows of sums leave one a cycle from the last operand step on, {} cycles behind the slot,\n\
+         while the next tile runs. They are written {} cycles behind it; retire comes {} cycles\n\
+         after the last row's slot.",
+        segment_rows(b),
         t.sum, t.write, t.retire
     ));
     m.port_group("instructions");
@@ -150,7 +160,14 @@ pub fn attention_core(cfg: &MatConfig<'_>) -> Result<Arc<ModuleDef>, DslError> {
         port: word,
         held: m.reg_next("instr_q", word).with_enable(start).q(),
     };
-    let slot = issue(&m, &fields, start);
+    let slot = issue(&m, &fields, start, b);
+    let draining = Fields {
+        held: m
+            .reg_next("instr_drain_q", fields.held)
+            .with_enable(slot.last_step)
+            .q(),
+        ..fields
+    };
     m.port_group("exponents of the operands");
     m.output("row_exp_id", fit(fields.held("row_exp"), w.exp_read));
     m.output("col_exp_id", fit(fields.held("col_exp"), w.exp_read));
@@ -176,37 +193,64 @@ pub fn attention_core(cfg: &MatConfig<'_>) -> Result<Arc<ModuleDef>, DslError> {
     let drain = Drain {
         m: &m,
         shape: cfg.shape,
+        kind: cfg.scale,
         t: &t,
         w: &w,
-        fields: &fields,
+        fields: &draining,
         slot: &slot,
     };
     drain.build(&emax, &sums, operand_error)?;
     m.finish()
 }
 
-/// The slot counter.
-fn issue<'m>(m: &'m Module, fields: &Fields<'m, '_>, start: Sig<'m>) -> Slot<'m> {
-    m.section("issue: k operand steps, then nr - 1 shifts");
-    let (k, nr) = (fields.incoming("k"), fields.incoming("nr"));
-    let width = k.width().max(nr.width()) + 1;
-    let slots = k.zext(width) + nr.zext(width).sub_const(1);
+/// The counters of slots and of leaving rows.
+fn issue<'m>(m: &'m Module, fields: &Fields<'m, '_>, start: Sig<'m>, b: usize) -> Slot<'m> {
+    m.section("issue: k operand steps, then the slots of the tail");
+    let (k, tail) = (fields.incoming("k"), fields.incoming("tail"));
+    let width = k.width().max(tail.width()) + 1;
+    let slots = k.zext(width) + tail.zext(width);
     let left = m.reg("slots_left_q", width).with_reset(0);
     let active = left.q().or_reduce().named("active");
     let last = left.q().eq_const(1).named("last_slot");
     left.set_next(m.mux(start, slots, left.q().sub_const(1)))
         .with_enable(start | active);
-    let rows = fields.held("nr").zext(width);
-    let step = (active & rows.ule(left.q())).named("operand_slot");
-    let row = (active & left.q().ule(rows)).named("row_slot");
+    let behind = fields.held("tail").zext(width);
+    let step = (active & behind.ult(left.q())).named("operand_slot");
+    let last_step = (active & left.q().eq(behind.add_const(1))).named("last_operand_slot");
     m.output("ready", !active | last);
+
+    m.section("rows: from the last operand step on, segment by segment");
+    let nr = fields.held("nr");
+    let rows_left = m.reg("rows_left_q", nr.width()).with_reset(0);
+    let row = rows_left.q().or_reduce().named("row_leaves");
+    rows_left
+        .set_next(m.mux(last_step, nr, rows_left.q().sub_const(1)))
+        .with_enable(last_step | row);
+    let rows = segment_rows(b);
+    let counter = |name: &str, last: usize, up: Sig<'m>| {
+        let width = bits_for(last);
+        let r = m.reg(name, width);
+        let next = r.q().add(up.zext(width));
+        let wraps = up & r.q().eq_const(last as u128);
+        let next = m.mux(last_step | wraps, m.lit(0, width), next);
+        r.set_next(next).with_enable(last_step | row);
+        (r.q(), wraps)
+    };
+    let one = m.lit(1, 1);
+    let turn = match rows {
+        1 => one,
+        _ => counter("row_of_segment_q", rows - 1, one).1,
+    };
+    let (segment, _) = counter("segment_q", b.div_ceil(rows) - 1, turn);
     Slot {
         start,
         step,
         first_step: m.reg_next("first_step_q", start).with_reset(0).q(),
         shift: active & !step,
+        last_step,
         row,
-        first_row: left.q().eq(rows),
-        last_row: last,
+        segment,
+        first_row: m.pipe("first_row", last_step, 1),
+        last_row: rows_left.q().eq_const(1),
     }
 }

@@ -1,8 +1,8 @@
-//! The drain: rows of sums to FP32 results in their banks, tile exponent, retirement.
+//! The drain, which runs while the next tile accumulates: rows of sums to FP32 results in their banks, tile exponent, retirement.
 
 use super::core::{Fields, LANE_LOADS, MatPorts, Slot};
 use super::emax::{exponent_max, max_latency};
-use super::lane::{ADDEND_AT, NO_ADDEND, NO_SCALE, SCALE_AT, epilogue_lane};
+use super::lane::{ADDEND_AT, NO_ADDEND, NO_SCALE, SCALE_AT, Scale, epilogue_lane};
 use super::line::Line;
 use super::normaliser::{BASE_BITS, BASE_LAG, BASE_OFFSET};
 use super::rotator::{Turn, rotator};
@@ -16,6 +16,7 @@ use crate::trainer::isa::Shape;
 pub(super) struct Drain<'c, 'm, 'a> {
     pub m: &'m Module,
     pub shape: &'c Shape,
+    pub kind: Scale,
     pub t: &'c MatTiming,
     pub w: &'c MatPorts,
     pub fields: &'c Fields<'m, 'a>,
@@ -33,9 +34,9 @@ impl<'m> Drain<'_, 'm, '_> {
         self.shape.b
     }
 
-    /// A field of the instruction, delayed with its slots.
+    /// A field of the instruction, delayed with the slots of its rows.
     fn line(&self, name: &str) -> Line<'m> {
-        Line::value(self.m, name, self.fields.held(name), 0)
+        Line::value(self.m, &format!("drain_{name}"), self.fields.held(name), 1)
     }
 
     /// A register that takes `first` with the tile's first row and `next(q)` with the others;
@@ -83,8 +84,8 @@ impl<'m> Drain<'_, 'm, '_> {
         let (m, t) = (self.m, self.t);
         m.section("drain: one row of sums per slot");
         let rows = Rows {
-            valid: Line::flag(m, "row_valid", self.slot.row, 0),
-            first: Line::value(m, "row_first", self.slot.first_row, 0),
+            valid: Line::flag(m, "row_valid", self.slot.row, 1),
+            first: Line::value(m, "row_first", self.slot.first_row, 1),
         };
         let addend = self.addend(&rows)?;
         let results = self.lanes(emax, sums, &addend)?;
@@ -102,7 +103,7 @@ impl<'m> Drain<'_, 'm, '_> {
         let group = fit(self.fields.held("dst_group"), self.w.group);
         m.output(
             "dst_group",
-            Line::value(m, "dst_group", group, 0).at(t.write),
+            Line::value(m, "dst_group", group, 1).at(t.write),
         );
         m.output(
             "dst_addr",
@@ -121,7 +122,7 @@ impl<'m> Drain<'_, 'm, '_> {
     fn addend(&self, rows: &Rows<'m>) -> Result<Vec<Sig<'m>>, DslError> {
         let (m, t, b) = (self.m, self.t, self.b());
         m.section("addend");
-        let none = Line::value(m, "add_none", self.fields.is("add_kind", 0), 0);
+        let none = Line::value(m, "add_none", self.fields.is("add_kind", 0), 1);
         let at = t.add_address;
         m.port_group("addend: all banks of one address");
         m.output(
@@ -136,7 +137,7 @@ impl<'m> Drain<'_, 'm, '_> {
             m.lit(self.shape.group_depth.len() as u128, self.w.add_group),
             fit(self.fields.held("add_group"), self.w.add_group),
         );
-        m.output("add_group", Line::value(m, "add_from", group, 0).at(at));
+        m.output("add_group", Line::value(m, "add_from", group, 1).at(at));
         m.output("add_addr", self.address(rows, "add", self.w.add_addr, at));
         let data = at + READ_LATENCY;
         let def = rotator(Turn::ToLanes, 32, b, Some(NO_ADDEND.into()))?;
@@ -163,8 +164,11 @@ impl<'m> Drain<'_, 'm, '_> {
         let (m, t, b) = (self.m, self.t, self.b());
         m.section("exponent base, scale and lane mask");
         let [row, col] = emax.each_ref().map(|e| e.at(1).zext(BASE_BITS));
+        // Kept from the last operand step: the next tile's exponents come while the rows leave.
         let base = (row + col).sub_const(BASE_OFFSET.into());
-        let base = Line::value(m, "base", m.reg_next("base_q", base).q(), 2);
+        let last_step = m.pipe("base_load", self.slot.last_step, 1);
+        let base = m.reg_next("base_q", base).with_enable(last_step).q();
+        let base = Line::value(m, "base", base, 2);
         let base = copies(m, "base_to", base.at(t.sum + BASE_LAG - 1), b, LANE_LOADS);
         let scale_at = t.sum + SCALE_AT;
         let scale = copies(m, "scale_to", self.scale(scale_at - 1), b, LANE_LOADS);
@@ -172,7 +176,7 @@ impl<'m> Drain<'_, 'm, '_> {
         debug_assert!(t.sum + ADDEND_AT == t.add_address + READ_LATENCY + (t.rotated - t.aligned));
 
         m.section("one epilogue per column");
-        let def = epilogue_lane()?;
+        let def = epilogue_lane(self.kind)?;
         (0..b)
             .map(|c| {
                 let inside = match (c as u128) >> nc.width() {
@@ -190,9 +194,12 @@ impl<'m> Drain<'_, 'm, '_> {
             .collect()
     }
 
-    /// Scale of the tile at cycle `t`: an entry of the constant table, or 1.0.
+    /// Scale of the tile at cycle `t`: an entry of the constant table, or 1.0; whether there is one.
     fn scale(&self, t: u32) -> Sig<'m> {
         let m = self.m;
+        if let Scale::Halvings(_) = self.kind {
+            return self.line("scale_en").at(t);
+        }
         let one = m.lit(NO_SCALE.into(), 32);
         let index = self.line("scale").at(t - 1);
         let reachable = self.shape.constants.len().min(1 << index.width().min(16));
@@ -229,16 +236,16 @@ impl<'m> Drain<'_, 'm, '_> {
         let tile_max = self.per_row("tile_max_q", rows, t.exponent, row_max, |old| {
             m.mux(old.ult(row_max), row_max, old)
         });
-        let last = self.slot.row & self.slot.last_row;
+        let last = self.slot.last_row;
         let update = last & self.fields.held("exp_en");
         m.port_group("exponent update");
-        m.output("exp_we", Line::flag(m, "exp_we", update, 0).at(t.exponent));
+        m.output("exp_we", Line::flag(m, "exp_we", update, 1).at(t.exponent));
         let id = fit(self.fields.held("exp"), self.w.exp_write);
-        m.output("exp_id", Line::value(m, "exp", id, 0).at(t.exponent));
+        m.output("exp_id", Line::value(m, "exp", id, 1).at(t.exponent));
         m.output("exp_value", tile_max);
         m.output("exp_first", self.line("exp_first").at(t.exponent));
         m.port_group("the instruction's results are visible; Inf or NaN met");
-        m.output("retire", Line::flag(m, "retire", last, 0).at(t.retire));
+        m.output("retire", Line::flag(m, "retire", last, 1).at(t.retire));
         let overflow = rows.valid.at(t.exponent - 1) & row_max.and_reduce();
         let error = m.reg_next("error_q", overflow | operand_error);
         m.output("error", error.with_reset(0).q());

@@ -10,8 +10,9 @@ use super::stream::stream;
 use super::timing::MatTiming;
 use super::{copies, fit, rot_bits};
 use crate::dsl::*;
-use crate::hw::trainer::READ_LATENCY;
+use crate::hw::trainer::{READ_LATENCY, register_delay};
 use crate::trainer::encode::bits_for;
+use crate::trainer::isa::segment_rows;
 
 // The weights arrive with the activations; the row's operand register and the mode register of
 // the rows agree with the cell.
@@ -19,6 +20,8 @@ const _: () = assert!(WEIGHT_LATENCY == READ_LATENCY && ROW_LATENCY == 1 && MODE
 
 /// Rows that share one copy of the column operands.
 const COLUMN_LOADS: usize = 16;
+/// Columns that share one copy of the segment's number.
+const SEGMENT_LOADS: usize = 2;
 
 /// Context of the operand side.
 pub(super) struct Edge<'c, 'm, 'a> {
@@ -116,10 +119,30 @@ impl<'m> Edge<'_, 'm, '_> {
         // The one-hot of lane c comes from bank c.
         let rot = rot & (!one_hot).repeat(rot.width());
         let lanes = self.to_lanes("col", rot, &aligned)?;
+        let rows = segment_rows(b);
         let per_lane: Vec<Vec<Sig<'m>>> = lanes
             .iter()
             .enumerate()
-            .map(|(c, lane)| copies(m, &format!("col_{c}"), *lane, b, COLUMN_LOADS))
+            .map(|(c, lane)| {
+                // Every segment works as many cycles behind the one above as it has rows.
+                let mut lane = *lane;
+                let mut list = vec![];
+                for (g, first) in (0..b).step_by(rows).enumerate() {
+                    if g > 0 {
+                        let name = format!("col_{c}_to_s{g}");
+                        lane = register_delay(m, &name, lane, rows as u32);
+                    }
+                    let loads = rows.min(b - first);
+                    list.extend(copies(
+                        m,
+                        &format!("col_{c}_s{g}"),
+                        lane,
+                        loads,
+                        COLUMN_LOADS,
+                    ));
+                }
+                list
+            })
             .collect();
         Ok((0..b)
             .map(|r| per_lane.iter().map(|copy| copy[r]).collect())
@@ -171,7 +194,7 @@ impl<'m> Edge<'_, 'm, '_> {
             .collect()
     }
 
-    /// Row operands and the array. Returns the sums of row 0, at `t.sum`.
+    /// Row operands and the array. Returns the sums of the row that leaves, at `t.sum`.
     pub fn rows(&self, emax: &Line<'m>, cols: &[Vec<Sig<'m>>]) -> Result<Vec<Sig<'m>>, DslError> {
         let (m, t, w, b) = (self.m, self.t, self.w, self.b());
         m.section("row operands");
@@ -186,6 +209,7 @@ impl<'m> Edge<'_, 'm, '_> {
         let ones = self.fields.is("row_kind", 2);
         let ones = Line::value(m, "row_ones", ones, 0).at(t.data + UNIT_LAG - 1);
         let ones = copies(m, "row_ones_to", ones, b, 2 * LANE_LOADS);
+        let rows = segment_rows(b);
         // The row adds its own register, so the mode enters with the operands.
         let first = self.slot.first_step;
         let mode = [
@@ -194,11 +218,17 @@ impl<'m> Edge<'_, 'm, '_> {
             ("shift", self.slot.shift),
         ]
         .map(|(name, s)| {
-            let early = Line::value(m, name, s, 0).at(t.operands - 1);
-            (name, copies(m, &format!("{name}_to"), early, b, LANE_LOADS))
+            let line = Line::value(m, name, s, 0);
+            let mut list = vec![];
+            for (g, first) in (0..b).step_by(rows).enumerate() {
+                let early = line.at(t.operands - 1 + first as u32);
+                let loads = rows.min(b - first);
+                list.extend(copies(m, &format!("{name}_s{g}"), early, loads, LANE_LOADS));
+            }
+            (name, list)
         });
 
-        m.section("rows of the array; the sums of row r + 1 move to row r");
+        m.section("rows of the array; in a segment the sums of row r + 1 move to row r");
         m.port_group("port B of the weight banks");
         let def = neuron_core(self.cfg.format, self.cfg.shape.weight_depth, b)?;
         let mut units = Vec::with_capacity(b);
@@ -233,15 +263,27 @@ impl<'m> Edge<'_, 'm, '_> {
         let aligned: Vec<Sig<'m>> = units.iter().map(|u| u.output("q")).collect();
         let lanes = self.to_lanes("row", rot, &aligned)?;
         for (r, unit) in units.iter().enumerate() {
-            unit.input("row", lanes[r]);
+            let behind = (r / rows * rows) as u32;
+            let lane = register_delay(m, &format!("row_{r}"), lanes[r], behind);
+            unit.input("row", lane);
             for c in 0..b {
                 let next = match units.get(r + 1) {
-                    Some(below) => below.output(&format!("pc_out_{c}")),
-                    None => m.lit(0, SUM_BITS),
+                    Some(below) if (r + 1) % rows != 0 => below.output(&format!("pc_out_{c}")),
+                    _ => m.lit(0, SUM_BITS),
                 };
                 unit.input(&format!("pc_in_{c}"), next);
             }
         }
-        Ok((0..b).map(|c| units[0].output(&format!("p_{c}"))).collect())
+        m.section("the row that leaves is the first of its segment");
+        let segment = Line::value(m, "segment", self.slot.segment, 1).at(t.heads - 1);
+        let segment = copies(m, "segment_to", segment, b, SEGMENT_LOADS);
+        let heads: Vec<&Instance<'m>> = units.iter().step_by(rows).collect();
+        Ok((0..b)
+            .map(|c| {
+                let port = format!("p_{c}");
+                let sums: Vec<Sig<'m>> = heads.iter().map(|u| u.output(&port)).collect();
+                m.pipe(&format!("sum_{c}"), m.select(segment[c], &sums), 1)
+            })
+            .collect())
     }
 }

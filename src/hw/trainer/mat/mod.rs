@@ -7,10 +7,12 @@
 //!                     exponents, retire ◄─ rotator to banks ◄─ mask ◄─ + addend ◄─ * scale ◄─ normaliser
 //! ```
 //!
-//! An instruction takes k + nr - 1 *slots*: k operand steps, then nr - 1 shifts. The sums of row
-//! 0 leave with the last operand step, row r with the r-th shift. Everything behind the slot has
-//! a fixed latency, so the next instruction's first slot may follow at once; what belongs to an
-//! instruction (exponents, masks, destinations) travels with its slots through delay lines.
+//! An instruction takes k operand steps and a tail of few *slots*. The rows are cut into four
+//! segments; each works as many cycles behind the one above as it has rows. So the segments' sums
+//! are complete one after the other: while one shifts its rows out over its cascade, the segment
+//! above has begun the next tile. Row r leaves r cycles after the last operand step, whatever its
+//! segment. Everything behind the slot has a fixed latency; what belongs to an instruction
+//! (exponents, masks, destinations) travels with its slots, or with its rows, through delay lines.
 
 mod aligner;
 mod cell;
@@ -30,7 +32,7 @@ pub use aligner::{ALIGN_LATENCY, aligner};
 pub use cell::{CELL_LATENCY, mac_cell};
 pub use core::{MatConfig, MatPorts, attention_core};
 pub use emax::{exponent_max, max_latency};
-pub use lane::{LANE_LATENCY, epilogue_lane};
+pub use lane::{LANE_LATENCY, Scale, epilogue_lane};
 pub use neuron::neuron_core;
 pub use normaliser::{NORMALISE_LATENCY, normaliser};
 pub use rotator::{Turn, rotate_latency, rotator};

@@ -7,6 +7,8 @@ use super::lane::{ADDEND_AT, KEEP_AT, LANE_LATENCY};
 use super::rotator::rotate_latency;
 use super::stream::ADDRESS_LATENCY;
 use crate::hw::trainer::READ_LATENCY;
+#[cfg(doc)]
+use crate::trainer::isa::MatInstr;
 
 /// Latencies of a core of B rows and columns. A slot is one cycle of the issue state: an operand
 /// step or a shift. Every figure is a number of cycles after the slot unless it says otherwise.
@@ -22,7 +24,9 @@ pub struct MatTiming {
     pub rotated: u32,
     /// Operands at the cells (one register of bounded fan-out).
     pub operands: u32,
-    /// The sum that holds the slot's product, or the row that the slot shifted in.
+    /// The first row of each segment holds the sum with the slot's product, or the row that the slot shifted in.
+    pub heads: u32,
+    /// That sum of the segment whose turn it is, in a register.
     pub sum: u32,
     /// Address of the addend on the port.
     pub add_address: u32,
@@ -45,7 +49,8 @@ impl MatTiming {
         let aligned = data + ALIGN_LATENCY;
         let rotated = aligned + turn;
         let operands = rotated + 1;
-        let sum = operands + CELL_LATENCY;
+        let heads = operands + CELL_LATENCY;
+        let sum = heads + 1;
         let result = sum + LANE_LATENCY;
         let write = result + turn;
         let exponent = result + max_latency(b) + 1;
@@ -55,6 +60,7 @@ impl MatTiming {
             aligned,
             rotated,
             operands,
+            heads,
             sum,
             add_address: sum + ADDEND_AT - turn - READ_LATENCY,
             result,
@@ -70,13 +76,13 @@ impl MatTiming {
     }
 
     /// Cycles from `start` to the first cycle in which the next `start` may come; a `start` in
-    /// that very cycle loses none.
-    pub fn start_to_ready(&self, k: usize, nr: usize) -> u64 {
-        (k + nr - 1) as u64
+    /// that very cycle loses none. `tail` is that of the instruction ([`MatInstr::tail`]).
+    pub fn start_to_ready(&self, k: usize, tail: usize) -> u64 {
+        (k + tail) as u64
     }
 
     /// Cycles from `start` to the `retire` pulse.
     pub fn start_to_retire(&self, k: usize, nr: usize) -> u64 {
-        self.start_to_ready(k, nr) + u64::from(self.retire)
+        (k + nr - 1) as u64 + u64::from(self.retire)
     }
 }

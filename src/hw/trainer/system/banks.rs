@@ -46,14 +46,14 @@ pub fn act_bank(depth: u32) -> Result<Arc<ModuleDef>, DslError> {
 }
 
 /// One bank of the position-code ROM, same timing as an activation bank.
-pub fn position_bank(
-    bank: usize,
-    words: &[u32],
-    style: MemStyle,
-) -> Result<Arc<ModuleDef>, DslError> {
+pub fn position_bank(bank: usize, words: &[u32], block: bool) -> Result<Arc<ModuleDef>, DslError> {
     let m = Module::new(&format!("nf_position_bank_{bank}"));
     m.doc("One bank of the position code (sine and cosine), FP32.");
     let depth = words.len() as u32;
+    let style = match block {
+        true => MemStyle::Block,
+        false => MemStyle::Distributed,
+    };
     let raddr = m.input("raddr", addr_width(depth));
     let raddr_q = m.pipe("raddr", raddr, 1);
     let mem = m.mem(

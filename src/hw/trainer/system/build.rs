@@ -11,7 +11,7 @@ use crate::hw::axi::result::result_output;
 use crate::hw::axi::token::TokenInput;
 use crate::hw::trainer::adam::config::{AdamConfig, AdamConfigError};
 use crate::hw::trainer::adam::unit::adam_unit;
-use crate::hw::trainer::mat::{MatConfig, attention_core};
+use crate::hw::trainer::mat::{MatConfig, Scale, attention_core};
 use crate::hw::trainer::schedule::schedule_unit;
 use crate::hw::trainer::vec::{VectorSpec, vector_unit};
 use crate::num::constants::Constants;
@@ -38,13 +38,30 @@ pub struct MachineSpec<'a> {
     pub tensor_bases: Vec<usize>,
     /// Words of each bank of the position ROM.
     pub position: Vec<Vec<u32>>,
-    /// Memory of the position ROM: block or distributed.
-    pub position_style: MemStyle,
+    /// Banks of the position ROM in block RAM; the others are LUT ROMs.
+    pub position_blocks: usize,
+    /// Memory of the gradient tiles: block or distributed.
+    pub gradient_style: MemStyle,
     /// Memory of the moments.
     pub moment_style: MemStyle,
     /// The hardware's registers, and the values of those that never change.
     pub registers: &'a RegisterMap,
     pub register_constants: &'a [(String, u32)],
+}
+
+/// How the epilogue scales: halvings when the program's scales are one power of two, none included.
+fn scale_kind(shape: &Shape, program: &Program) -> Scale {
+    let mut halvings = program.mat.iter().filter_map(|i| i.scale).map(|n| {
+        let bits = shape.constants[n];
+        let exponent = bits >> 23;
+        // Exactly 2^-p, p = 0..=30.
+        (bits & 0x7f_ffff == 0 && (97..=127).contains(&exponent)).then(|| 127 - exponent)
+    });
+    let first = halvings.next().unwrap_or(Some(0));
+    match (first, halvings.all(|h| h == first)) {
+        (Some(p), true) => Scale::Halvings(p),
+        _ => Scale::Multiplier,
+    }
 }
 
 /// The complete design, top module `nf_trainer`.
@@ -63,7 +80,7 @@ pub fn build_machine(spec: &MachineSpec<'_>) -> Result<Design, MachineError> {
         adam: encode_adam(&program.adam),
         reach: Reach::of(program),
         position: spec.position.clone(),
-        position_style: spec.position_style,
+        position_blocks: spec.position_blocks,
     };
     let mat = attention_core(&MatConfig {
         shape,
@@ -71,6 +88,7 @@ pub fn build_machine(spec: &MachineSpec<'_>) -> Result<Design, MachineError> {
         format: model.weight_format,
         tokens: model.seq_len,
         vocab: model.vocab,
+        scale: scale_kind(shape, program),
     })?;
     let vec = vector_unit(
         &VectorSpec::new(
@@ -93,7 +111,8 @@ pub fn build_machine(spec: &MachineSpec<'_>) -> Result<Design, MachineError> {
         moments: model.moment_format,
         rounding: model.rounding,
         layernorm_optimizer: model.layernorm_optimizer,
-        gradient_style: MemStyle::Distributed,
+        gradient_tiles: shape.gradient_tiles,
+        gradient_style: spec.gradient_style,
         moment_style: spec.moment_style,
         layout: system.adam.layout.clone(),
     })?;

@@ -356,7 +356,7 @@ pub fn attention_layer(system: &System, engines: &Engines) -> Result<Arc<ModuleD
         let mut data = vec![];
         for (k, words) in system.position.iter().enumerate() {
             let _scope = m.name_scope(&format!("position_b{k}"));
-            let def = position_bank(k, words, system.position_style)?;
+            let def = position_bank(k, words, k < system.position_blocks)?;
             let bits = addr_width(words.len() as u32);
             let bank = m
                 .instance("u_bank", &def)

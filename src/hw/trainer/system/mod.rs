@@ -7,7 +7,6 @@ pub mod layer;
 pub mod sequencer;
 pub mod top;
 
-use crate::dsl::MemStyle;
 use crate::trainer::encode::Encoded;
 use crate::trainer::isa::Shape;
 use layer::Reach;
@@ -22,6 +21,6 @@ pub struct System {
     pub reach: Reach,
     /// Words of each bank of the position ROM.
     pub position: Vec<Vec<u32>>,
-    /// Memory of the position ROM: block or distributed.
-    pub position_style: MemStyle,
+    /// Banks of the position ROM in block RAM; the others are LUT ROMs.
+    pub position_blocks: usize,
 }

@@ -172,7 +172,7 @@ mod tests {
             phase,
             wait,
             kind: AdamKind::Matrix,
-            half: 0,
+            place: 0,
             waddr,
             tensor: 0,
             element0: 0,

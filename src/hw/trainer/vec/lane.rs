@@ -16,6 +16,7 @@ use std::sync::Arc;
 use super::table;
 use crate::dsl::{DslError, MemSpec, MemStyle, Module, ModuleDef, Sig, addr_width};
 use crate::hw::fp;
+use crate::hw::trainer::register_delay;
 
 /// Cycle, counted from x at the lane, at which A leaves the subtractor.
 pub const AT_A: u32 = fp::ADD_LATENCY;
@@ -185,7 +186,7 @@ pub fn vector_lane(spec: &LaneSpec) -> Result<Arc<ModuleDef>, DslError> {
         .q();
 
     m.section("M1 = A * factor");
-    let y_a = m.delay("y_a", y, AT_A);
+    let y_a = register_delay(&m, "y_a", y, AT_A);
     let factor1 = m.select(mul1_select, &[common1, y_a, a, s1]);
     let m1 = fp::mul(
         &m,
@@ -195,11 +196,11 @@ pub fn vector_lane(spec: &LaneSpec) -> Result<Arc<ModuleDef>, DslError> {
     );
 
     m.section("T = table(M1) or M1, +0 where masked; M2 = T * factor");
-    let m1_late = m.delay("m1_late", m1, table::LATENCY);
+    let m1_late = register_delay(&m, "m1_late", m1, table::LATENCY);
     let t = m
         .mux(use_table, table_y, m1_late)
         .and(masked_t.not().repeat(32));
-    let y_t = m.delay("y_t", y_a, AT_T - AT_A);
+    let y_t = register_delay(&m, "y_t", y_a, AT_T - AT_A);
     let factor2 = m.select(mul2_select, &[common2, y_t, m1_late, s2]);
     let m2 = fp::mul(
         &m,
@@ -217,7 +218,7 @@ pub fn vector_lane(spec: &LaneSpec) -> Result<Arc<ModuleDef>, DslError> {
     let hit = m.reg_next("hit_q", target_t).with_enable(replace).q();
 
     m.section("Adder: M2 + addend, or the loop of partial sums");
-    let y_m2 = m.delay("y_m2", y_t, AT_M2 - AT_T);
+    let y_m2 = register_delay(&m, "y_m2", y_t, AT_M2 - AT_T);
     let gate = add_at_target.not().or(target_m2);
     let addend = m.mux(add_y, y_m2, common3.and(gate.repeat(32)));
     // The loop ends where the sum is declared below.
@@ -236,7 +237,7 @@ pub fn vector_lane(spec: &LaneSpec) -> Result<Arc<ModuleDef>, DslError> {
     sum_inst.input("a", add_a).input("b", add_b);
 
     m.section("z, zero in lanes without a token");
-    let m2_late = m.delay("m2_late", add_a, fp::ADD_LATENCY);
+    let m2_late = register_delay(&m, "m2_late", add_a, fp::ADD_LATENCY);
     let z = m.mux(z_is_m2, m2_late, sum).and(keep.repeat(32));
     m.output("z", m.pipe("z", z, 1));
     m.output("table_x", m1);

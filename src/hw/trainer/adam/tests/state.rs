@@ -9,7 +9,7 @@ const PROGRAM: AdamInstr = AdamInstr {
     phase: Phase::Backward,
     wait: [0; 3],
     kind: AdamKind::Matrix,
-    half: 1,
+    place: 1,
     waddr: 20,
     tensor: 2,
     element0: 0,

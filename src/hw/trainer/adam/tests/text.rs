@@ -14,7 +14,7 @@ fn program() -> Vec<AdamInstr> {
         phase: Phase::Backward,
         wait: [3; 3],
         kind: AdamKind::Matrix,
-        half: 1,
+        place: 1,
         waddr: 20,
         tensor: 2,
         element0: 900,

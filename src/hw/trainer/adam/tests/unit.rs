@@ -44,6 +44,7 @@ pub fn config(rule: &Rule, banks: usize, lanes: usize, program: &Encoded) -> Ada
         moments: rule.moments,
         rounding: rule.rounding,
         layernorm_optimizer: rule.layernorm,
+        gradient_tiles: 2,
         gradient_style: MemStyle::Distributed,
         moment_style: MemStyle::Auto,
         layout: program.layout.clone(),
@@ -119,12 +120,12 @@ impl Rig {
         }
     }
 
-    /// Writes the rows of a gradient half: `rows[j][bank]`.
-    pub fn write_gradients(&mut self, half: usize, rows: &[Vec<f32>]) {
+    /// Writes the rows of a gradient place: `rows[j][bank]`.
+    pub fn write_gradients(&mut self, place: usize, rows: &[Vec<f32>]) {
         for (j, row) in rows.iter().enumerate() {
             self.bench.set("grad_we", 1);
             self.bench
-                .set("grad_addr", (half * self.config.banks + j) as u128);
+                .set("grad_addr", (place * self.config.banks + j) as u128);
             for (b, g) in row.iter().enumerate() {
                 self.bench
                     .set(&format!("grad_data_{b}"), g.to_bits() as u128);
@@ -300,12 +301,12 @@ impl StateEvents {
     }
 }
 
-fn matrix(tensor: usize, waddr: usize, (nr, nc): (usize, usize), half: usize) -> AdamInstr {
+fn matrix(tensor: usize, waddr: usize, (nr, nc): (usize, usize), place: usize) -> AdamInstr {
     AdamInstr {
         phase: Phase::Backward,
         wait: [0; 3],
         kind: AdamKind::Matrix,
-        half,
+        place,
         waddr,
         tensor,
         element0: 100 * tensor + 7 * waddr,
@@ -318,11 +319,11 @@ fn matrix(tensor: usize, waddr: usize, (nr, nc): (usize, usize), half: usize) ->
 
 /// Tiles of every shape: full, narrow, short, one element, and LayerNorm between them.
 pub fn program(banks: usize) -> Vec<AdamInstr> {
-    let layernorm = |waddr, nc, half| AdamInstr {
+    let layernorm = |waddr, nc, place| AdamInstr {
         kind: AdamKind::LayerNorm,
         waddr,
         nc,
-        half,
+        place,
         nr: 1,
         tensor: 0,
         ..matrix(0, 0, (1, 1), 0)
@@ -352,14 +353,14 @@ fn run(rule: &Rule, banks: usize, lanes: usize) -> Rig {
     assert_eq!((events.early, events.late, events.loads), (0, 0, 1));
     assert_eq!(events.tail, TAIL);
     assert_eq!(rig.exponents, rig.model_exponents());
-    // Tiles alternate between the halves as fast as the unit takes them, so a half is written
+    // Tiles alternate between the halves as fast as the unit takes them, so a place is written
     // once the tile that read it two tiles ago has retired.
     for (k, i) in program.iter().enumerate() {
         let rows = rig.gradients();
         while k >= 2 && rig.retired < k - 1 {
             rig.step();
         }
-        rig.write_gradients(i.half, &rows);
+        rig.write_gradients(i.place, &rows);
         if k == 9 {
             // Same addresses as tile 6: read after write through the weight memory.
             while rig.retired < 7 {
@@ -443,9 +444,9 @@ fn tile_exponents_cover_valid_elements_only() {
 #[test]
 fn tiles_follow_each_other_without_a_gap() {
     let rule = Rule::new(WeightFormat::Bf16, MomentFormat::Fp32, Rounding::Nearest);
-    let first = |waddr, half| AdamInstr {
+    let first = |waddr, place| AdamInstr {
         first: true,
-        ..matrix(0, waddr, (6, 6), half)
+        ..matrix(0, waddr, (6, 6), place)
     };
     let program = [first(0, 0), first(6, 1), first(12, 0)];
     let mut rig = Rig::new(&rule, 6, 2, &program);

@@ -206,3 +206,51 @@ fn exponent_max_finds_the_largest() {
         }
     }
 }
+
+#[test]
+fn halvings_equal_the_multiplication() {
+    for p in [0u32, 1, 2, 5] {
+        let mut multiplies = Interpreter::new(&epilogue_lane(Scale::Multiplier).unwrap());
+        let mut halves = Interpreter::new(&epilogue_lane(Scale::Halvings(p)).unwrap());
+        let mut random = Random(31 + u64::from(p));
+        let mut near_zero = 0;
+        for n in 0..60_000 {
+            let mut sum = (random.bits() as i64 >> 16) >> random.below(47);
+            if random.one_in(3) {
+                // Runs of ones: the largest value below the normal range.
+                sum = (sum | 0xff_ffff) << random.below(20) << 17 >> 17;
+            }
+            // Biased exponents from far below the normal range to above it, most at its lower end.
+            let base = match random.below(4) {
+                0 => random.below(700) as i64 - 100,
+                _ => random.below(60) as i64 - 4,
+            };
+            let on = random.one_in(2);
+            let factor = if on { (127 - p) << 23 } else { 0x3f80_0000 };
+            let addend = match random.one_in(2) {
+                true => 0x8000_0000,
+                false => random.float(1, 40),
+            };
+            let shared = [
+                ("sum", sum as u128 & 0xffff_ffff_ffff),
+                ("base", base as u128 & 0x3ff),
+                ("addend", addend.into()),
+                ("keep", 1),
+            ];
+            for (name, value) in shared {
+                multiplies.set_input(name, value);
+                halves.set_input(name, value);
+            }
+            multiplies.set_input("scale", factor.into());
+            halves.set_input("scale", on.into());
+            let (want, got) = (multiplies.get_output("y"), halves.get_output("y"));
+            // The addition's NaN (infinities of both signs) cannot come: addends are finite.
+            assert_eq!(got, want, "p = {p}, cycle {n}");
+            let exponent = got >> 23 & 0xff;
+            near_zero += u32::from((1..8).contains(&exponent));
+            multiplies.step();
+            halves.step();
+        }
+        assert!(near_zero > 100, "{near_zero}");
+    }
+}

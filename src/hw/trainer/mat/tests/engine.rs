@@ -20,6 +20,7 @@ fn shape(b: usize) -> Shape {
     Shape {
         b,
         adam_lanes: 1,
+        gradient_tiles: 2,
         group_depth: (0..GROUPS).map(|g| 100.max(4 * b) + 7 * g).collect(),
         position_depth: 90,
         weight_depth: 130.max(5 * b),
@@ -232,6 +233,7 @@ pub fn config<'a>(shape: &'a Shape, words: &'a Encoded, format: WeightFormat) ->
         format,
         tokens: TOKENS,
         vocab: VOCAB,
+        scale: Scale::Multiplier,
     }
 }
 
@@ -272,7 +274,7 @@ fn compare(b: usize, format: WeightFormat, n: usize, seed: u64) -> Bench {
     for (k, (p, i)) in bench.passages.iter().zip(&program).enumerate() {
         let cost = timing.start_to_retire(i.k, i.nr);
         assert_eq!(p.retire - p.start, cost, "retire of instruction {k}: {i:?}");
-        let ready = timing.start_to_ready(i.k, i.nr);
+        let ready = timing.start_to_ready(i.k, i.tail(b, program.get(k + 1)));
         assert_eq!(p.ready - p.start, ready, "ready of instruction {k}: {i:?}");
     }
     bench

@@ -96,7 +96,7 @@ impl Machine {
                 let bank = (c + i.dst.rot + r) % self.b;
                 match i.dest {
                     MatDest::Act(g) => self.acts[g][bank][i.dst.addr + r] = *lane,
-                    MatDest::Grad(half) => self.grads[bank][half * self.b + r] = *lane,
+                    MatDest::Grad(place) => self.grads[bank][place * self.b + r] = *lane,
                 }
             }
         }
