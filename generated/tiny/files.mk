@@ -4,10 +4,13 @@ NF_TINY_DIR := $(dir $(lastword $(MAKEFILE_LIST)))
 NF_TINY_TOP := nf_trainer
 NF_TINY_PART := xczu9eg-ffvb1156-2-e
 NF_TINY_RTL := $(addprefix $(NF_TINY_DIR), \
-	rtl/nf_act_bank_292.v \
-	rtl/nf_act_bank_332.v \
+	rtl/nf_act_bank_20.v \
+	rtl/nf_act_bank_320.v \
+	rtl/nf_act_bank_36.v \
+	rtl/nf_act_bank_364.v \
+	rtl/nf_act_bank_48.v \
 	rtl/nf_act_bank_52.v \
-	rtl/nf_act_bank_84.v \
+	rtl/nf_act_bank_64.v \
 	rtl/nf_adam_issue.v \
 	rtl/nf_adam_lane.v \
 	rtl/nf_adam_lane_layernorm.v \

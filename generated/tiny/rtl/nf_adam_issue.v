@@ -9,7 +9,7 @@ module nf_adam_issue (
     input  wire        rst,
     // Instructions
     input  wire        start,
-    input  wire [48:0] instr,
+    input  wire [50:0] instr,
     output wire        ready,
     // The step
     output wire        issue,
@@ -18,7 +18,7 @@ module nf_adam_issue (
     output wire        lane,
     output wire [8:0]  addr,
     output wire [9:0]  moment_addr,
-    output wire [2:0]  grad_addr,
+    output wire [4:0]  grad_addr,
     output wire        tile_first,
     output wire        tile_last,
     output wire        exp_first,
@@ -29,7 +29,7 @@ module nf_adam_issue (
 
     reg waiting_q;
     reg next_layernorm_q;
-    reg next_half_q;
+    reg [2:0] next_place_q;
     reg [8:0] next_waddr_q;
     reg [2:0] next_tensor_q;
     reg next_first_q;
@@ -43,7 +43,7 @@ module nf_adam_issue (
     reg lane_q;
     reg [8:0] addr_q;
     reg [9:0] moment_addr_q;
-    reg [2:0] grad_addr_q;
+    reg [4:0] grad_addr_q;
     reg [2:0] exp_id_q;
     reg exp_first_q;
     reg tile_first_q;
@@ -55,12 +55,12 @@ module nf_adam_issue (
     always @(posedge clk) begin
         if (start) begin
             next_layernorm_q <= instr[13];
-            next_half_q <= instr[14];
-            next_waddr_q <= instr[23:15];
-            next_tensor_q <= instr[26:24];
-            next_first_q <= instr[48];
-            next_nr_q <= instr[44:42];
-            next_nc_q <= instr[47:45];
+            next_place_q <= instr[16:14];
+            next_waddr_q <= instr[25:17];
+            next_tensor_q <= instr[28:26];
+            next_first_q <= instr[50];
+            next_nr_q <= instr[46:44];
+            next_nc_q <= instr[49:47];
         end
     end
 
@@ -73,8 +73,19 @@ module nf_adam_issue (
     wire [2:0] left_d = load ? (next_layernorm_q ? next_nc_q : next_nr_q) - 3'd1 : left_q - {2'd0,
         last_or};
     wire [10:0] moment_addr_prod = next_waddr_q * 2'd2;
-    wire [2:0] grad_addr_d = load ? (next_half_q ? 3'd4 : 3'd0) : grad_addr_q + {2'd0,
-        last_of_group & !layernorm_q};
+    reg [4:0] grad_addr_sel;
+    always @* begin
+        case (next_place_q)
+            3'd0: grad_addr_sel = 5'd0;
+            3'd1: grad_addr_sel = 5'd4;
+            3'd2: grad_addr_sel = 5'd8;
+            3'd3: grad_addr_sel = 5'd12;
+            3'd4: grad_addr_sel = 5'd16;
+            3'd5: grad_addr_sel = 5'd20;
+            3'd6: grad_addr_sel = 5'd24;
+            default: grad_addr_sel = 5'd28;
+        endcase
+    end
 
     always @(posedge clk) begin
         if (rst) begin
@@ -104,7 +115,8 @@ module nf_adam_issue (
             lane_q <= load ? 1'b0 : lane_q + last_of_group;
             addr_q <= load ? next_waddr_q : addr_q + {8'd0, last_or};
             moment_addr_q <= load ? moment_addr_prod[9:0] : moment_addr_q + 10'd1;
-            grad_addr_q <= grad_addr_d;
+            grad_addr_q <= load ? grad_addr_sel : grad_addr_q + {4'd0, last_of_group &
+                !layernorm_q};
         end
     end
 
@@ -143,7 +155,7 @@ module nf_adam_issue (
     assign valid_1 = running_q & ((row1_q < rows_q) & !layernorm_q);
 
     // Bits that exist but are not needed.
-    wire unused_bits = &{1'b0, instr[12:0], instr[41:27], moment_addr_prod[10]};
+    wire unused_bits = &{1'b0, instr[12:0], instr[43:29], moment_addr_prod[10]};
 endmodule
 
 `resetall

@@ -17,7 +17,7 @@ module nf_adam_sequencer (
     input  wire [8:0]  retired_mat,
     input  wire [8:0]  retired_vec,
     output wire        start,
-    output wire [48:0] instr,
+    output wire [50:0] instr,
     output wire [1:0]  phase,
     output wire [8:0]  retired,
     output wire        running
@@ -27,13 +27,13 @@ module nf_adam_sequencer (
     reg running_q;
     reg valid_q;
     reg waits_met_q;
-    reg [48:0] instr_q;
+    reg [50:0] instr_q;
     reg [8:0] retired_q;
     reg [8:0] issued_q;
 
     (* rom_style = "block" *)
-    reg [48:0] program_rom [0:103];
-    reg [48:0] program_rom_q;
+    reg [50:0] program_rom [0:103];
+    reg [50:0] program_rom_q;
     initial $readmemh("adam_program.mem", program_rom);
 
     // Program counter: the ROM output always holds the word at pc_q
@@ -41,7 +41,7 @@ module nf_adam_sequencer (
     wire more_words = pc_q != 7'd104;
     wire take_word = running_q & more_words & (!valid_q | start_now);
     wire [6:0] pc_next = sample_start ? 7'd0 : take_word ? pc_q + 7'd1 : pc_q;
-    wire [48:0] rom_word = program_rom_q;
+    wire [50:0] rom_word = program_rom_q;
 
     always @(posedge clk) begin
         program_rom_q <= program_rom[pc_next];

@@ -9,7 +9,7 @@ module nf_adam_unit (
     input  wire         rst,
     // Engine
     input  wire         start,
-    input  wire [48:0]  instr,
+    input  wire [50:0]  instr,
     output wire         ready,
     // State stream: control
     input  wire         state_read,
@@ -49,7 +49,7 @@ module nf_adam_unit (
     input  wire [31:0]  p2,
     // Gradient tile
     input  wire         grad_we,
-    input  wire [2:0]   grad_addr,
+    input  wire [4:0]   grad_addr,
     input  wire [31:0]  grad_data_0,
     input  wire [31:0]  grad_data_1,
     input  wire [31:0]  grad_data_2,
@@ -95,7 +95,7 @@ module nf_adam_unit (
     reg lane_q;
     reg [8:0] addr_q;
     reg [9:0] moment_addr_q;
-    reg [2:0] grad_addr_q;
+    reg [4:0] grad_addr_q;
     reg [2:0] select_q_sr;
     reg [15:0] w0_q;
     reg [15:0] w1_q;
@@ -147,7 +147,7 @@ module nf_adam_unit (
     wire issue_lane;
     wire [8:0] issue_addr;
     wire [9:0] issue_moment_addr;
-    wire [2:0] issue_grad_addr;
+    wire [4:0] issue_grad_addr;
     wire issue_tile_first;
     wire issue_tile_last;
     wire issue_exp_first;

@@ -65,23 +65,20 @@ module nf_attention_layer (
     output wire         state_error_late
 );
 
-    reg [1:0] row_group_q;
-    reg [1:0] row_group_q2;
-    reg [1:0] row_group_q3;
+    reg [2:0] row_group_q;
+    reg [2:0] row_group_q2;
+    reg [2:0] row_group_q3;
     reg [31:0] row_data_0_q;
     reg [31:0] row_data_1_q;
     reg [31:0] row_data_2_q;
     reg [31:0] row_data_3_q;
-    reg [1:0] col_group_q;
-    reg [1:0] col_group_q2;
-    reg [1:0] col_group_q3;
+    reg [2:0] col_group_q;
+    reg [2:0] col_group_q2;
+    reg [2:0] col_group_q3;
     reg [31:0] col_data_0_q;
     reg [31:0] col_data_1_q;
     reg [31:0] col_data_2_q;
     reg [31:0] col_data_3_q;
-    reg [2:0] add_group_q;
-    reg [2:0] add_group_q2;
-    reg [2:0] add_group_q3;
     reg add_position_q;
     reg add_position_q2;
     reg add_position_q3;
@@ -89,16 +86,16 @@ module nf_attention_layer (
     reg [31:0] add_data_1_q;
     reg [31:0] add_data_2_q;
     reg [31:0] add_data_3_q;
-    reg [1:0] x_group_q;
-    reg [1:0] x_group_q2;
-    reg [1:0] x_group_q3;
+    reg [2:0] x_group_q;
+    reg [2:0] x_group_q2;
+    reg [2:0] x_group_q3;
     reg [31:0] x_data_0_q;
     reg [31:0] x_data_1_q;
     reg [31:0] x_data_2_q;
     reg [31:0] x_data_3_q;
-    reg [1:0] y_group_q;
-    reg [1:0] y_group_q2;
-    reg [1:0] y_group_q3;
+    reg [2:0] y_group_q;
+    reg [2:0] y_group_q2;
+    reg [2:0] y_group_q3;
     reg [31:0] y_data_0_q;
     reg [31:0] y_data_1_q;
     reg [31:0] y_data_2_q;
@@ -106,16 +103,16 @@ module nf_attention_layer (
     reg error_q;
 
     wire attention_core_ready;
-    wire [3:0] attention_core_row_exp_id;
-    wire [3:0] attention_core_col_exp_id;
+    wire [4:0] attention_core_row_exp_id;
+    wire [4:0] attention_core_col_exp_id;
     wire attention_core_col_en;
-    wire [1:0] attention_core_col_group;
+    wire [2:0] attention_core_col_group;
     wire [8:0] attention_core_col_addr_0;
     wire [8:0] attention_core_col_addr_1;
     wire [8:0] attention_core_col_addr_2;
     wire [8:0] attention_core_col_addr_3;
     wire attention_core_row_en;
-    wire [1:0] attention_core_row_group;
+    wire [2:0] attention_core_row_group;
     wire [8:0] attention_core_row_addr_0;
     wire [8:0] attention_core_row_addr_1;
     wire [8:0] attention_core_row_addr_2;
@@ -129,36 +126,36 @@ module nf_attention_layer (
     wire [8:0] attention_core_add_addr;
     wire attention_core_dst_en;
     wire attention_core_dst_grad;
-    wire [1:0] attention_core_dst_group;
+    wire [2:0] attention_core_dst_group;
     wire [8:0] attention_core_dst_addr;
     wire [31:0] attention_core_dst_data_0;
     wire [31:0] attention_core_dst_data_1;
     wire [31:0] attention_core_dst_data_2;
     wire [31:0] attention_core_dst_data_3;
     wire attention_core_exp_we;
-    wire [1:0] attention_core_exp_id;
+    wire [2:0] attention_core_exp_id;
     wire [7:0] attention_core_exp_value;
     wire attention_core_exp_first;
     wire attention_core_retire;
     wire attention_core_error;
     wire vector_unit_ready;
     wire vector_unit_x_en;
-    wire [1:0] vector_unit_x_group;
+    wire [2:0] vector_unit_x_group;
     wire [8:0] vector_unit_x_addr;
     wire vector_unit_y_en;
-    wire [1:0] vector_unit_y_group;
+    wire [2:0] vector_unit_y_group;
     wire [8:0] vector_unit_y_addr;
     wire [4:0] vector_unit_gamma_addr;
     wire [4:0] vector_unit_beta_addr;
     wire vector_unit_z_en;
-    wire [1:0] vector_unit_z_group;
+    wire [2:0] vector_unit_z_group;
     wire [8:0] vector_unit_z_addr;
     wire [31:0] vector_unit_z_data_0;
     wire [31:0] vector_unit_z_data_1;
     wire [31:0] vector_unit_z_data_2;
     wire [31:0] vector_unit_z_data_3;
     wire vector_unit_exp_we;
-    wire [1:0] vector_unit_exp_id;
+    wire [2:0] vector_unit_exp_id;
     wire [7:0] vector_unit_exp_value;
     wire vector_unit_exp_first;
     wire vector_unit_retire;
@@ -188,16 +185,16 @@ module nf_attention_layer (
     wire adam_unit_exp_first;
     wire adam_unit_retire;
     wire adam_unit_error;
-    wire [121:0] mat_sequencer_instr;
+    wire [127:0] mat_sequencer_instr;
     wire [8:0] mat_sequencer_retired;
     wire mat_sequencer_running;
     wire vec_sequencer_start;
-    wire [122:0] vec_sequencer_instr;
+    wire [127:0] vec_sequencer_instr;
     wire [1:0] vec_sequencer_phase;
     wire [8:0] vec_sequencer_retired;
     wire vec_sequencer_running;
     wire adam_sequencer_start;
-    wire [48:0] adam_sequencer_instr;
+    wire [50:0] adam_sequencer_instr;
     wire [1:0] adam_sequencer_phase;
     wire [8:0] adam_sequencer_retired;
     wire adam_sequencer_running;
@@ -219,6 +216,18 @@ module nf_attention_layer (
     wire [31:0] g3_b1_bank_rdata;
     wire [31:0] g3_b2_bank_rdata;
     wire [31:0] g3_b3_bank_rdata;
+    wire [31:0] g4_b0_bank_rdata;
+    wire [31:0] g4_b1_bank_rdata;
+    wire [31:0] g4_b2_bank_rdata;
+    wire [31:0] g4_b3_bank_rdata;
+    wire [31:0] g5_b0_bank_rdata;
+    wire [31:0] g5_b1_bank_rdata;
+    wire [31:0] g5_b2_bank_rdata;
+    wire [31:0] g5_b3_bank_rdata;
+    wire [31:0] g6_b0_bank_rdata;
+    wire [31:0] g6_b1_bank_rdata;
+    wire [31:0] g6_b2_bank_rdata;
+    wire [31:0] g6_b3_bank_rdata;
     wire [31:0] position_b0_bank_rdata;
     wire [31:0] position_b1_bank_rdata;
     wire [31:0] position_b2_bank_rdata;
@@ -296,268 +305,409 @@ module nf_attention_layer (
     );
 
     // Activation groups: read ports
-    wire row_reads_g0 = attention_core_row_en & (attention_core_row_group == 2'd0);
-    wire col_reads_g0 = attention_core_col_en & (attention_core_col_group == 2'd0);
-    wire x_reads_g0 = vector_unit_x_en & (vector_unit_x_group == 2'd0);
-    wire y_reads_g0 = vector_unit_y_en & (vector_unit_y_group == 2'd0);
+    wire row_reads_g0 = attention_core_row_en & (attention_core_row_group == 3'd0);
+    wire col_reads_g0 = attention_core_col_en & (attention_core_col_group == 3'd0);
+    wire add_reads_g0 = attention_core_add_en & (attention_core_add_group == 3'd0);
+    wire x_reads_g0 = vector_unit_x_en & (vector_unit_x_group == 3'd0);
     wire g0_b0_bank_we_and = attention_core_dst_en & !attention_core_dst_grad;
-    wire g0_b0_bank_waddr_and = vector_unit_z_en & (vector_unit_z_group == 2'd0);
-    wire [6:0] g0_b0_bank_raddr_rep = {7{row_reads_g0}};
-    wire [6:0] g0_b0_bank_raddr_rep2 = {7{col_reads_g0}};
-    wire [6:0] g0_b0_bank_raddr_and = vector_unit_x_addr[6:0] & {7{x_reads_g0}};
-    wire [6:0] g0_b0_bank_raddr_and2 = vector_unit_y_addr[6:0] & {7{y_reads_g0}};
-    wire [6:0] g0_b0_bank_waddr = g0_b0_bank_waddr_and ? vector_unit_z_addr[6:0] :
-        attention_core_dst_addr[6:0];
-    wire g0_b0_bank_we = (g0_b0_bank_we_and & (attention_core_dst_group == 2'd0)) |
+    wire g0_b0_bank_waddr_and = vector_unit_z_en & (vector_unit_z_group == 3'd0);
+    wire [8:0] g0_b0_bank_raddr_rep = {9{row_reads_g0}};
+    wire [8:0] g0_b0_bank_raddr_rep2 = {9{col_reads_g0}};
+    wire [8:0] g0_b0_bank_raddr_and = attention_core_add_addr & {9{add_reads_g0}};
+    wire [8:0] g0_b0_bank_raddr_and2 = vector_unit_x_addr & {9{x_reads_g0}};
+    wire [8:0] g0_b0_bank_waddr = g0_b0_bank_waddr_and ? vector_unit_z_addr :
+        attention_core_dst_addr;
+    wire g0_b0_bank_we = (g0_b0_bank_we_and & (attention_core_dst_group == 3'd0)) |
         g0_b0_bank_waddr_and;
-    wire row_reads_g1 = attention_core_row_en & (attention_core_row_group == 2'd1);
-    wire col_reads_g1 = attention_core_col_en & (attention_core_col_group == 2'd1);
-    wire add_reads_g1 = attention_core_add_en & (attention_core_add_group == 3'd1);
-    wire x_reads_g1 = vector_unit_x_en & (vector_unit_x_group == 2'd1);
-    wire y_reads_g1 = vector_unit_y_en & (vector_unit_y_group == 2'd1);
-    wire g1_b0_bank_waddr_and = vector_unit_z_en & (vector_unit_z_group == 2'd1);
+    wire row_reads_g1 = attention_core_row_en & (attention_core_row_group == 3'd1);
+    wire col_reads_g1 = attention_core_col_en & (attention_core_col_group == 3'd1);
+    wire x_reads_g1 = vector_unit_x_en & (vector_unit_x_group == 3'd1);
+    wire y_reads_g1 = vector_unit_y_en & (vector_unit_y_group == 3'd1);
+    wire g1_b0_bank_waddr_and = vector_unit_z_en & (vector_unit_z_group == 3'd1);
     wire [5:0] g1_b0_bank_raddr_rep = {6{row_reads_g1}};
     wire [5:0] g1_b0_bank_raddr_rep2 = {6{col_reads_g1}};
-    wire [5:0] g1_b0_bank_raddr_and = attention_core_add_addr[5:0] & {6{add_reads_g1}};
-    wire [5:0] g1_b0_bank_raddr_and2 = vector_unit_x_addr[5:0] & {6{x_reads_g1}};
-    wire [5:0] g1_b0_bank_raddr_and3 = vector_unit_y_addr[5:0] & {6{y_reads_g1}};
-    wire [5:0] g1_b0_bank_raddr = (attention_core_row_addr_0[5:0] & g1_b0_bank_raddr_rep) |
-        (attention_core_col_addr_0[5:0] & g1_b0_bank_raddr_rep2) | g1_b0_bank_raddr_and |
-        g1_b0_bank_raddr_and2 | g1_b0_bank_raddr_and3;
+    wire [5:0] g1_b0_bank_raddr_and = vector_unit_x_addr[5:0] & {6{x_reads_g1}};
+    wire [5:0] g1_b0_bank_raddr_and2 = vector_unit_y_addr[5:0] & {6{y_reads_g1}};
     wire [5:0] g1_b0_bank_waddr = g1_b0_bank_waddr_and ? vector_unit_z_addr[5:0] :
         attention_core_dst_addr[5:0];
-    wire g1_b0_bank_we = (g0_b0_bank_we_and & (attention_core_dst_group == 2'd1)) |
+    wire g1_b0_bank_we = (g0_b0_bank_we_and & (attention_core_dst_group == 3'd1)) |
         g1_b0_bank_waddr_and;
-    wire [5:0] g1_b1_bank_raddr = (attention_core_row_addr_1[5:0] & g1_b0_bank_raddr_rep) |
-        (attention_core_col_addr_1[5:0] & g1_b0_bank_raddr_rep2) | g1_b0_bank_raddr_and |
-        g1_b0_bank_raddr_and2 | g1_b0_bank_raddr_and3;
-    wire [5:0] g1_b2_bank_raddr = (attention_core_row_addr_2[5:0] & g1_b0_bank_raddr_rep) |
-        (attention_core_col_addr_2[5:0] & g1_b0_bank_raddr_rep2) | g1_b0_bank_raddr_and |
-        g1_b0_bank_raddr_and2 | g1_b0_bank_raddr_and3;
-    wire [5:0] g1_b3_bank_raddr = (attention_core_row_addr_3[5:0] & g1_b0_bank_raddr_rep) |
-        (attention_core_col_addr_3[5:0] & g1_b0_bank_raddr_rep2) | g1_b0_bank_raddr_and |
-        g1_b0_bank_raddr_and2 | g1_b0_bank_raddr_and3;
-    wire row_reads_g2 = attention_core_row_en & (attention_core_row_group == 2'd2);
-    wire col_reads_g2 = attention_core_col_en & (attention_core_col_group == 2'd2);
-    wire add_reads_g2 = attention_core_add_en & (attention_core_add_group == 3'd2);
-    wire x_reads_g2 = vector_unit_x_en & (vector_unit_x_group == 2'd2);
-    wire y_reads_g2 = vector_unit_y_en & (vector_unit_y_group == 2'd2);
-    wire g2_b0_bank_waddr_and = vector_unit_z_en & (vector_unit_z_group == 2'd2);
+    wire row_reads_g2 = attention_core_row_en & (attention_core_row_group == 3'd2);
+    wire col_reads_g2 = attention_core_col_en & (attention_core_col_group == 3'd2);
+    wire x_reads_g2 = vector_unit_x_en & (vector_unit_x_group == 3'd2);
+    wire y_reads_g2 = vector_unit_y_en & (vector_unit_y_group == 3'd2);
+    wire g2_b0_bank_waddr_and = vector_unit_z_en & (vector_unit_z_group == 3'd2);
     wire [8:0] g2_b0_bank_raddr_rep = {9{row_reads_g2}};
     wire [8:0] g2_b0_bank_raddr_rep2 = {9{col_reads_g2}};
-    wire [8:0] g2_b0_bank_raddr_and = attention_core_add_addr & {9{add_reads_g2}};
-    wire [8:0] g2_b0_bank_raddr_and2 = vector_unit_x_addr & {9{x_reads_g2}};
-    wire [8:0] g2_b0_bank_raddr_and3 = vector_unit_y_addr & {9{y_reads_g2}};
-    wire [8:0] g2_b0_bank_raddr = (attention_core_row_addr_0 & g2_b0_bank_raddr_rep) |
-        (attention_core_col_addr_0 & g2_b0_bank_raddr_rep2) | g2_b0_bank_raddr_and |
-        g2_b0_bank_raddr_and2 | g2_b0_bank_raddr_and3;
+    wire [8:0] g2_b0_bank_raddr_and = vector_unit_x_addr & {9{x_reads_g2}};
+    wire [8:0] g2_b0_bank_raddr_and2 = vector_unit_y_addr & {9{y_reads_g2}};
     wire [8:0] g2_b0_bank_waddr = g2_b0_bank_waddr_and ? vector_unit_z_addr :
         attention_core_dst_addr;
-    wire g2_b0_bank_we = (g0_b0_bank_we_and & (attention_core_dst_group == 2'd2)) |
+    wire g2_b0_bank_we = (g0_b0_bank_we_and & (attention_core_dst_group == 3'd2)) |
         g2_b0_bank_waddr_and;
-    wire [8:0] g2_b1_bank_raddr = (attention_core_row_addr_1 & g2_b0_bank_raddr_rep) |
-        (attention_core_col_addr_1 & g2_b0_bank_raddr_rep2) | g2_b0_bank_raddr_and |
-        g2_b0_bank_raddr_and2 | g2_b0_bank_raddr_and3;
-    wire [8:0] g2_b2_bank_raddr = (attention_core_row_addr_2 & g2_b0_bank_raddr_rep) |
-        (attention_core_col_addr_2 & g2_b0_bank_raddr_rep2) | g2_b0_bank_raddr_and |
-        g2_b0_bank_raddr_and2 | g2_b0_bank_raddr_and3;
-    wire [8:0] g2_b3_bank_raddr = (attention_core_row_addr_3 & g2_b0_bank_raddr_rep) |
-        (attention_core_col_addr_3 & g2_b0_bank_raddr_rep2) | g2_b0_bank_raddr_and |
-        g2_b0_bank_raddr_and2 | g2_b0_bank_raddr_and3;
-    wire row_reads_g3 = attention_core_row_en & (attention_core_row_group == 2'd3);
-    wire col_reads_g3 = attention_core_col_en & (attention_core_col_group == 2'd3);
-    wire add_reads_g3 = attention_core_add_en & (attention_core_add_group == 3'd3);
-    wire x_reads_g3 = vector_unit_x_en & (vector_unit_x_group == 2'd3);
-    wire y_reads_g3 = vector_unit_y_en & (vector_unit_y_group == 2'd3);
-    wire g3_b0_bank_waddr_and = vector_unit_z_en & (vector_unit_z_group == 2'd3);
-    wire [8:0] g3_b0_bank_raddr_rep = {9{row_reads_g3}};
-    wire [8:0] g3_b0_bank_raddr_rep2 = {9{col_reads_g3}};
-    wire [8:0] g3_b0_bank_raddr_and = attention_core_add_addr & {9{add_reads_g3}};
-    wire [8:0] g3_b0_bank_raddr_and2 = vector_unit_x_addr & {9{x_reads_g3}};
-    wire [8:0] g3_b0_bank_raddr_and3 = vector_unit_y_addr & {9{y_reads_g3}};
-    wire [8:0] g3_b0_bank_raddr = (attention_core_row_addr_0 & g3_b0_bank_raddr_rep) |
-        (attention_core_col_addr_0 & g3_b0_bank_raddr_rep2) | g3_b0_bank_raddr_and |
-        g3_b0_bank_raddr_and2 | g3_b0_bank_raddr_and3;
-    wire [8:0] g3_b0_bank_waddr = g3_b0_bank_waddr_and ? vector_unit_z_addr :
-        attention_core_dst_addr;
-    wire g3_b0_bank_we = (g0_b0_bank_we_and & (attention_core_dst_group == 2'd3)) |
+    wire row_reads_g3 = attention_core_row_en & (attention_core_row_group == 3'd3);
+    wire col_reads_g3 = attention_core_col_en & (attention_core_col_group == 3'd3);
+    wire x_reads_g3 = vector_unit_x_en & (vector_unit_x_group == 3'd3);
+    wire y_reads_g3 = vector_unit_y_en & (vector_unit_y_group == 3'd3);
+    wire g3_b0_bank_waddr_and = vector_unit_z_en & (vector_unit_z_group == 3'd3);
+    wire [5:0] g3_b0_bank_raddr_rep = {6{row_reads_g3}};
+    wire [5:0] g3_b0_bank_raddr_rep2 = {6{col_reads_g3}};
+    wire [5:0] g3_b0_bank_raddr_and = vector_unit_x_addr[5:0] & {6{x_reads_g3}};
+    wire [5:0] g3_b0_bank_raddr_and2 = vector_unit_y_addr[5:0] & {6{y_reads_g3}};
+    wire [5:0] g3_b0_bank_waddr = g3_b0_bank_waddr_and ? vector_unit_z_addr[5:0] :
+        attention_core_dst_addr[5:0];
+    wire g3_b0_bank_we = (g0_b0_bank_we_and & (attention_core_dst_group == 3'd3)) |
         g3_b0_bank_waddr_and;
-    wire [8:0] g3_b1_bank_raddr = (attention_core_row_addr_1 & g3_b0_bank_raddr_rep) |
-        (attention_core_col_addr_1 & g3_b0_bank_raddr_rep2) | g3_b0_bank_raddr_and |
-        g3_b0_bank_raddr_and2 | g3_b0_bank_raddr_and3;
-    wire [8:0] g3_b2_bank_raddr = (attention_core_row_addr_2 & g3_b0_bank_raddr_rep) |
-        (attention_core_col_addr_2 & g3_b0_bank_raddr_rep2) | g3_b0_bank_raddr_and |
-        g3_b0_bank_raddr_and2 | g3_b0_bank_raddr_and3;
-    wire [8:0] g3_b3_bank_raddr = (attention_core_row_addr_3 & g3_b0_bank_raddr_rep) |
-        (attention_core_col_addr_3 & g3_b0_bank_raddr_rep2) | g3_b0_bank_raddr_and |
-        g3_b0_bank_raddr_and2 | g3_b0_bank_raddr_and3;
+    wire row_reads_g4 = attention_core_row_en & (attention_core_row_group == 3'd4);
+    wire col_reads_g4 = attention_core_col_en & (attention_core_col_group == 3'd4);
+    wire x_reads_g4 = vector_unit_x_en & (vector_unit_x_group == 3'd4);
+    wire y_reads_g4 = vector_unit_y_en & (vector_unit_y_group == 3'd4);
+    wire g4_b0_bank_we = vector_unit_z_en & (vector_unit_z_group == 3'd4);
+    wire [4:0] g4_b0_bank_raddr_rep = {5{row_reads_g4}};
+    wire [4:0] g4_b0_bank_raddr_rep2 = {5{col_reads_g4}};
+    wire [4:0] g4_b0_bank_raddr_and = vector_unit_x_addr[4:0] & {5{x_reads_g4}};
+    wire [4:0] g4_b0_bank_raddr_and2 = vector_unit_y_addr[4:0] & {5{y_reads_g4}};
+    wire col_reads_g5 = attention_core_col_en & (attention_core_col_group == 3'd5);
+    wire x_reads_g5 = vector_unit_x_en & (vector_unit_x_group == 3'd5);
+    wire y_reads_g5 = vector_unit_y_en & (vector_unit_y_group == 3'd5);
+    wire g5_b0_bank_waddr_and = vector_unit_z_en & (vector_unit_z_group == 3'd5);
+    wire [5:0] g5_b0_bank_raddr_rep = {6{col_reads_g5}};
+    wire [5:0] g5_b0_bank_raddr_and = vector_unit_x_addr[5:0] & {6{x_reads_g5}};
+    wire [5:0] g5_b0_bank_raddr_and2 = vector_unit_y_addr[5:0] & {6{y_reads_g5}};
+    wire [5:0] g5_b0_bank_waddr = g5_b0_bank_waddr_and ? vector_unit_z_addr[5:0] :
+        attention_core_dst_addr[5:0];
+    wire g5_b0_bank_we = (g0_b0_bank_we_and & (attention_core_dst_group == 3'd5)) |
+        g5_b0_bank_waddr_and;
+    wire row_reads_g6 = attention_core_row_en & (attention_core_row_group == 3'd6);
+    wire col_reads_g6 = attention_core_col_en & (attention_core_col_group == 3'd6);
+    wire x_reads_g6 = vector_unit_x_en & (vector_unit_x_group == 3'd6);
+    wire g6_b0_bank_waddr_and = vector_unit_z_en & (vector_unit_z_group == 3'd6);
+    wire [5:0] g6_b0_bank_raddr_rep = {6{row_reads_g6}};
+    wire [5:0] g6_b0_bank_raddr_rep2 = {6{col_reads_g6}};
+    wire [5:0] g6_b0_bank_raddr_and = vector_unit_x_addr[5:0] & {6{x_reads_g6}};
+    wire [5:0] g6_b0_bank_waddr = g6_b0_bank_waddr_and ? vector_unit_z_addr[5:0] :
+        attention_core_dst_addr[5:0];
+    wire g6_b0_bank_we = (g0_b0_bank_we_and & (attention_core_dst_group == 3'd6)) |
+        g6_b0_bank_waddr_and;
 
-    nf_act_bank_84 u_g0_b0_bank (
+    nf_act_bank_364 u_g0_b0_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr ((attention_core_row_addr_0[6:0] & g0_b0_bank_raddr_rep) |
-            (attention_core_col_addr_0[6:0] & g0_b0_bank_raddr_rep2) | g0_b0_bank_raddr_and |
-            g0_b0_bank_raddr_and2),
+        .raddr ((attention_core_row_addr_0 & g0_b0_bank_raddr_rep) | (attention_core_col_addr_0 &
+            g0_b0_bank_raddr_rep2) | g0_b0_bank_raddr_and | g0_b0_bank_raddr_and2),
         .waddr (g0_b0_bank_waddr),
         .we    (g0_b0_bank_we),
         .wdata (g0_b0_bank_waddr_and ? vector_unit_z_data_0 : attention_core_dst_data_0),
         .rdata (g0_b0_bank_rdata)
     );
 
-    nf_act_bank_84 u_g0_b1_bank (
+    nf_act_bank_364 u_g0_b1_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr ((attention_core_row_addr_1[6:0] & g0_b0_bank_raddr_rep) |
-            (attention_core_col_addr_1[6:0] & g0_b0_bank_raddr_rep2) | g0_b0_bank_raddr_and |
-            g0_b0_bank_raddr_and2),
+        .raddr ((attention_core_row_addr_1 & g0_b0_bank_raddr_rep) | (attention_core_col_addr_1 &
+            g0_b0_bank_raddr_rep2) | g0_b0_bank_raddr_and | g0_b0_bank_raddr_and2),
         .waddr (g0_b0_bank_waddr),
         .we    (g0_b0_bank_we),
         .wdata (g0_b0_bank_waddr_and ? vector_unit_z_data_1 : attention_core_dst_data_1),
         .rdata (g0_b1_bank_rdata)
     );
 
-    nf_act_bank_84 u_g0_b2_bank (
+    nf_act_bank_364 u_g0_b2_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr ((attention_core_row_addr_2[6:0] & g0_b0_bank_raddr_rep) |
-            (attention_core_col_addr_2[6:0] & g0_b0_bank_raddr_rep2) | g0_b0_bank_raddr_and |
-            g0_b0_bank_raddr_and2),
+        .raddr ((attention_core_row_addr_2 & g0_b0_bank_raddr_rep) | (attention_core_col_addr_2 &
+            g0_b0_bank_raddr_rep2) | g0_b0_bank_raddr_and | g0_b0_bank_raddr_and2),
         .waddr (g0_b0_bank_waddr),
         .we    (g0_b0_bank_we),
         .wdata (g0_b0_bank_waddr_and ? vector_unit_z_data_2 : attention_core_dst_data_2),
         .rdata (g0_b2_bank_rdata)
     );
 
-    nf_act_bank_84 u_g0_b3_bank (
+    nf_act_bank_364 u_g0_b3_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr ((attention_core_row_addr_3[6:0] & g0_b0_bank_raddr_rep) |
-            (attention_core_col_addr_3[6:0] & g0_b0_bank_raddr_rep2) | g0_b0_bank_raddr_and |
-            g0_b0_bank_raddr_and2),
+        .raddr ((attention_core_row_addr_3 & g0_b0_bank_raddr_rep) | (attention_core_col_addr_3 &
+            g0_b0_bank_raddr_rep2) | g0_b0_bank_raddr_and | g0_b0_bank_raddr_and2),
         .waddr (g0_b0_bank_waddr),
         .we    (g0_b0_bank_we),
         .wdata (g0_b0_bank_waddr_and ? vector_unit_z_data_3 : attention_core_dst_data_3),
         .rdata (g0_b3_bank_rdata)
     );
 
-    nf_act_bank_52 u_g1_b0_bank (
+    nf_act_bank_64 u_g1_b0_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g1_b0_bank_raddr),
+        .raddr ((attention_core_row_addr_0[5:0] & g1_b0_bank_raddr_rep) |
+            (attention_core_col_addr_0[5:0] & g1_b0_bank_raddr_rep2) | g1_b0_bank_raddr_and |
+            g1_b0_bank_raddr_and2),
         .waddr (g1_b0_bank_waddr),
         .we    (g1_b0_bank_we),
         .wdata (g1_b0_bank_waddr_and ? vector_unit_z_data_0 : attention_core_dst_data_0),
         .rdata (g1_b0_bank_rdata)
     );
 
-    nf_act_bank_52 u_g1_b1_bank (
+    nf_act_bank_64 u_g1_b1_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g1_b1_bank_raddr),
+        .raddr ((attention_core_row_addr_1[5:0] & g1_b0_bank_raddr_rep) |
+            (attention_core_col_addr_1[5:0] & g1_b0_bank_raddr_rep2) | g1_b0_bank_raddr_and |
+            g1_b0_bank_raddr_and2),
         .waddr (g1_b0_bank_waddr),
         .we    (g1_b0_bank_we),
         .wdata (g1_b0_bank_waddr_and ? vector_unit_z_data_1 : attention_core_dst_data_1),
         .rdata (g1_b1_bank_rdata)
     );
 
-    nf_act_bank_52 u_g1_b2_bank (
+    nf_act_bank_64 u_g1_b2_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g1_b2_bank_raddr),
+        .raddr ((attention_core_row_addr_2[5:0] & g1_b0_bank_raddr_rep) |
+            (attention_core_col_addr_2[5:0] & g1_b0_bank_raddr_rep2) | g1_b0_bank_raddr_and |
+            g1_b0_bank_raddr_and2),
         .waddr (g1_b0_bank_waddr),
         .we    (g1_b0_bank_we),
         .wdata (g1_b0_bank_waddr_and ? vector_unit_z_data_2 : attention_core_dst_data_2),
         .rdata (g1_b2_bank_rdata)
     );
 
-    nf_act_bank_52 u_g1_b3_bank (
+    nf_act_bank_64 u_g1_b3_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g1_b3_bank_raddr),
+        .raddr ((attention_core_row_addr_3[5:0] & g1_b0_bank_raddr_rep) |
+            (attention_core_col_addr_3[5:0] & g1_b0_bank_raddr_rep2) | g1_b0_bank_raddr_and |
+            g1_b0_bank_raddr_and2),
         .waddr (g1_b0_bank_waddr),
         .we    (g1_b0_bank_we),
         .wdata (g1_b0_bank_waddr_and ? vector_unit_z_data_3 : attention_core_dst_data_3),
         .rdata (g1_b3_bank_rdata)
     );
 
-    nf_act_bank_292 u_g2_b0_bank (
+    nf_act_bank_320 u_g2_b0_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g2_b0_bank_raddr),
+        .raddr ((attention_core_row_addr_0 & g2_b0_bank_raddr_rep) | (attention_core_col_addr_0 &
+            g2_b0_bank_raddr_rep2) | g2_b0_bank_raddr_and | g2_b0_bank_raddr_and2),
         .waddr (g2_b0_bank_waddr),
         .we    (g2_b0_bank_we),
         .wdata (g2_b0_bank_waddr_and ? vector_unit_z_data_0 : attention_core_dst_data_0),
         .rdata (g2_b0_bank_rdata)
     );
 
-    nf_act_bank_292 u_g2_b1_bank (
+    nf_act_bank_320 u_g2_b1_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g2_b1_bank_raddr),
+        .raddr ((attention_core_row_addr_1 & g2_b0_bank_raddr_rep) | (attention_core_col_addr_1 &
+            g2_b0_bank_raddr_rep2) | g2_b0_bank_raddr_and | g2_b0_bank_raddr_and2),
         .waddr (g2_b0_bank_waddr),
         .we    (g2_b0_bank_we),
         .wdata (g2_b0_bank_waddr_and ? vector_unit_z_data_1 : attention_core_dst_data_1),
         .rdata (g2_b1_bank_rdata)
     );
 
-    nf_act_bank_292 u_g2_b2_bank (
+    nf_act_bank_320 u_g2_b2_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g2_b2_bank_raddr),
+        .raddr ((attention_core_row_addr_2 & g2_b0_bank_raddr_rep) | (attention_core_col_addr_2 &
+            g2_b0_bank_raddr_rep2) | g2_b0_bank_raddr_and | g2_b0_bank_raddr_and2),
         .waddr (g2_b0_bank_waddr),
         .we    (g2_b0_bank_we),
         .wdata (g2_b0_bank_waddr_and ? vector_unit_z_data_2 : attention_core_dst_data_2),
         .rdata (g2_b2_bank_rdata)
     );
 
-    nf_act_bank_292 u_g2_b3_bank (
+    nf_act_bank_320 u_g2_b3_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g2_b3_bank_raddr),
+        .raddr ((attention_core_row_addr_3 & g2_b0_bank_raddr_rep) | (attention_core_col_addr_3 &
+            g2_b0_bank_raddr_rep2) | g2_b0_bank_raddr_and | g2_b0_bank_raddr_and2),
         .waddr (g2_b0_bank_waddr),
         .we    (g2_b0_bank_we),
         .wdata (g2_b0_bank_waddr_and ? vector_unit_z_data_3 : attention_core_dst_data_3),
         .rdata (g2_b3_bank_rdata)
     );
 
-    nf_act_bank_332 u_g3_b0_bank (
+    nf_act_bank_36 u_g3_b0_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g3_b0_bank_raddr),
+        .raddr ((attention_core_row_addr_0[5:0] & g3_b0_bank_raddr_rep) |
+            (attention_core_col_addr_0[5:0] & g3_b0_bank_raddr_rep2) | g3_b0_bank_raddr_and |
+            g3_b0_bank_raddr_and2),
         .waddr (g3_b0_bank_waddr),
         .we    (g3_b0_bank_we),
         .wdata (g3_b0_bank_waddr_and ? vector_unit_z_data_0 : attention_core_dst_data_0),
         .rdata (g3_b0_bank_rdata)
     );
 
-    nf_act_bank_332 u_g3_b1_bank (
+    nf_act_bank_36 u_g3_b1_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g3_b1_bank_raddr),
+        .raddr ((attention_core_row_addr_1[5:0] & g3_b0_bank_raddr_rep) |
+            (attention_core_col_addr_1[5:0] & g3_b0_bank_raddr_rep2) | g3_b0_bank_raddr_and |
+            g3_b0_bank_raddr_and2),
         .waddr (g3_b0_bank_waddr),
         .we    (g3_b0_bank_we),
         .wdata (g3_b0_bank_waddr_and ? vector_unit_z_data_1 : attention_core_dst_data_1),
         .rdata (g3_b1_bank_rdata)
     );
 
-    nf_act_bank_332 u_g3_b2_bank (
+    nf_act_bank_36 u_g3_b2_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g3_b2_bank_raddr),
+        .raddr ((attention_core_row_addr_2[5:0] & g3_b0_bank_raddr_rep) |
+            (attention_core_col_addr_2[5:0] & g3_b0_bank_raddr_rep2) | g3_b0_bank_raddr_and |
+            g3_b0_bank_raddr_and2),
         .waddr (g3_b0_bank_waddr),
         .we    (g3_b0_bank_we),
         .wdata (g3_b0_bank_waddr_and ? vector_unit_z_data_2 : attention_core_dst_data_2),
         .rdata (g3_b2_bank_rdata)
     );
 
-    nf_act_bank_332 u_g3_b3_bank (
+    nf_act_bank_36 u_g3_b3_bank (
         .clk   (clk),
         .rst   (rst),
-        .raddr (g3_b3_bank_raddr),
+        .raddr ((attention_core_row_addr_3[5:0] & g3_b0_bank_raddr_rep) |
+            (attention_core_col_addr_3[5:0] & g3_b0_bank_raddr_rep2) | g3_b0_bank_raddr_and |
+            g3_b0_bank_raddr_and2),
         .waddr (g3_b0_bank_waddr),
         .we    (g3_b0_bank_we),
         .wdata (g3_b0_bank_waddr_and ? vector_unit_z_data_3 : attention_core_dst_data_3),
         .rdata (g3_b3_bank_rdata)
+    );
+
+    nf_act_bank_20 u_g4_b0_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_row_addr_0[4:0] & g4_b0_bank_raddr_rep) |
+            (attention_core_col_addr_0[4:0] & g4_b0_bank_raddr_rep2) | g4_b0_bank_raddr_and |
+            g4_b0_bank_raddr_and2),
+        .waddr (vector_unit_z_addr[4:0]),
+        .we    (g4_b0_bank_we),
+        .wdata (vector_unit_z_data_0),
+        .rdata (g4_b0_bank_rdata)
+    );
+
+    nf_act_bank_20 u_g4_b1_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_row_addr_1[4:0] & g4_b0_bank_raddr_rep) |
+            (attention_core_col_addr_1[4:0] & g4_b0_bank_raddr_rep2) | g4_b0_bank_raddr_and |
+            g4_b0_bank_raddr_and2),
+        .waddr (vector_unit_z_addr[4:0]),
+        .we    (g4_b0_bank_we),
+        .wdata (vector_unit_z_data_1),
+        .rdata (g4_b1_bank_rdata)
+    );
+
+    nf_act_bank_20 u_g4_b2_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_row_addr_2[4:0] & g4_b0_bank_raddr_rep) |
+            (attention_core_col_addr_2[4:0] & g4_b0_bank_raddr_rep2) | g4_b0_bank_raddr_and |
+            g4_b0_bank_raddr_and2),
+        .waddr (vector_unit_z_addr[4:0]),
+        .we    (g4_b0_bank_we),
+        .wdata (vector_unit_z_data_2),
+        .rdata (g4_b2_bank_rdata)
+    );
+
+    nf_act_bank_20 u_g4_b3_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_row_addr_3[4:0] & g4_b0_bank_raddr_rep) |
+            (attention_core_col_addr_3[4:0] & g4_b0_bank_raddr_rep2) | g4_b0_bank_raddr_and |
+            g4_b0_bank_raddr_and2),
+        .waddr (vector_unit_z_addr[4:0]),
+        .we    (g4_b0_bank_we),
+        .wdata (vector_unit_z_data_3),
+        .rdata (g4_b3_bank_rdata)
+    );
+
+    nf_act_bank_48 u_g5_b0_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_col_addr_0[5:0] & g5_b0_bank_raddr_rep) | g5_b0_bank_raddr_and |
+            g5_b0_bank_raddr_and2),
+        .waddr (g5_b0_bank_waddr),
+        .we    (g5_b0_bank_we),
+        .wdata (g5_b0_bank_waddr_and ? vector_unit_z_data_0 : attention_core_dst_data_0),
+        .rdata (g5_b0_bank_rdata)
+    );
+
+    nf_act_bank_48 u_g5_b1_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_col_addr_1[5:0] & g5_b0_bank_raddr_rep) | g5_b0_bank_raddr_and |
+            g5_b0_bank_raddr_and2),
+        .waddr (g5_b0_bank_waddr),
+        .we    (g5_b0_bank_we),
+        .wdata (g5_b0_bank_waddr_and ? vector_unit_z_data_1 : attention_core_dst_data_1),
+        .rdata (g5_b1_bank_rdata)
+    );
+
+    nf_act_bank_48 u_g5_b2_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_col_addr_2[5:0] & g5_b0_bank_raddr_rep) | g5_b0_bank_raddr_and |
+            g5_b0_bank_raddr_and2),
+        .waddr (g5_b0_bank_waddr),
+        .we    (g5_b0_bank_we),
+        .wdata (g5_b0_bank_waddr_and ? vector_unit_z_data_2 : attention_core_dst_data_2),
+        .rdata (g5_b2_bank_rdata)
+    );
+
+    nf_act_bank_48 u_g5_b3_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_col_addr_3[5:0] & g5_b0_bank_raddr_rep) | g5_b0_bank_raddr_and |
+            g5_b0_bank_raddr_and2),
+        .waddr (g5_b0_bank_waddr),
+        .we    (g5_b0_bank_we),
+        .wdata (g5_b0_bank_waddr_and ? vector_unit_z_data_3 : attention_core_dst_data_3),
+        .rdata (g5_b3_bank_rdata)
+    );
+
+    nf_act_bank_52 u_g6_b0_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_row_addr_0[5:0] & g6_b0_bank_raddr_rep) |
+            (attention_core_col_addr_0[5:0] & g6_b0_bank_raddr_rep2) | g6_b0_bank_raddr_and),
+        .waddr (g6_b0_bank_waddr),
+        .we    (g6_b0_bank_we),
+        .wdata (g6_b0_bank_waddr_and ? vector_unit_z_data_0 : attention_core_dst_data_0),
+        .rdata (g6_b0_bank_rdata)
+    );
+
+    nf_act_bank_52 u_g6_b1_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_row_addr_1[5:0] & g6_b0_bank_raddr_rep) |
+            (attention_core_col_addr_1[5:0] & g6_b0_bank_raddr_rep2) | g6_b0_bank_raddr_and),
+        .waddr (g6_b0_bank_waddr),
+        .we    (g6_b0_bank_we),
+        .wdata (g6_b0_bank_waddr_and ? vector_unit_z_data_1 : attention_core_dst_data_1),
+        .rdata (g6_b1_bank_rdata)
+    );
+
+    nf_act_bank_52 u_g6_b2_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_row_addr_2[5:0] & g6_b0_bank_raddr_rep) |
+            (attention_core_col_addr_2[5:0] & g6_b0_bank_raddr_rep2) | g6_b0_bank_raddr_and),
+        .waddr (g6_b0_bank_waddr),
+        .we    (g6_b0_bank_we),
+        .wdata (g6_b0_bank_waddr_and ? vector_unit_z_data_2 : attention_core_dst_data_2),
+        .rdata (g6_b2_bank_rdata)
+    );
+
+    nf_act_bank_52 u_g6_b3_bank (
+        .clk   (clk),
+        .rst   (rst),
+        .raddr ((attention_core_row_addr_3[5:0] & g6_b0_bank_raddr_rep) |
+            (attention_core_col_addr_3[5:0] & g6_b0_bank_raddr_rep2) | g6_b0_bank_raddr_and),
+        .waddr (g6_b0_bank_waddr),
+        .we    (g6_b0_bank_we),
+        .wdata (g6_b0_bank_waddr_and ? vector_unit_z_data_3 : attention_core_dst_data_3),
+        .rdata (g6_b3_bank_rdata)
     );
 
     // Position code
@@ -586,69 +736,88 @@ module nf_attention_layer (
     );
 
     // Activation groups: read data
-    wire row_data_0_eq = row_group_q3 == 2'd1;
-    wire row_data_0_eq2 = row_group_q3 == 2'd2;
-    wire row_data_0_eq3 = row_group_q3 == 2'd3;
-    wire [31:0] row_data_0_d = row_data_0_eq3 ? g3_b0_bank_rdata : row_data_0_eq2 ?
+    wire row_data_0_eq = row_group_q3 == 3'd1;
+    wire row_data_0_eq2 = row_group_q3 == 3'd2;
+    wire row_data_0_eq3 = row_group_q3 == 3'd3;
+    wire [31:0] row_data_0_mux = row_data_0_eq3 ? g3_b0_bank_rdata : row_data_0_eq2 ?
         g2_b0_bank_rdata : row_data_0_eq ? g1_b0_bank_rdata : g0_b0_bank_rdata;
-    wire [31:0] row_data_1_d = row_data_0_eq3 ? g3_b1_bank_rdata : row_data_0_eq2 ?
+    wire row_data_0_eq4 = row_group_q3 == 3'd4;
+    wire row_data_0_eq5 = row_group_q3 == 3'd6;
+    wire [31:0] row_data_1_mux = row_data_0_eq3 ? g3_b1_bank_rdata : row_data_0_eq2 ?
         g2_b1_bank_rdata : row_data_0_eq ? g1_b1_bank_rdata : g0_b1_bank_rdata;
-    wire [31:0] row_data_2_d = row_data_0_eq3 ? g3_b2_bank_rdata : row_data_0_eq2 ?
+    wire [31:0] row_data_2_mux = row_data_0_eq3 ? g3_b2_bank_rdata : row_data_0_eq2 ?
         g2_b2_bank_rdata : row_data_0_eq ? g1_b2_bank_rdata : g0_b2_bank_rdata;
-    wire [31:0] row_data_3_d = row_data_0_eq3 ? g3_b3_bank_rdata : row_data_0_eq2 ?
+    wire [31:0] row_data_3_mux = row_data_0_eq3 ? g3_b3_bank_rdata : row_data_0_eq2 ?
         g2_b3_bank_rdata : row_data_0_eq ? g1_b3_bank_rdata : g0_b3_bank_rdata;
-    wire col_data_0_eq = col_group_q3 == 2'd1;
-    wire col_data_0_eq2 = col_group_q3 == 2'd2;
-    wire col_data_0_eq3 = col_group_q3 == 2'd3;
-    wire [31:0] col_data_0_d = col_data_0_eq3 ? g3_b0_bank_rdata : col_data_0_eq2 ?
+    wire col_data_0_eq = col_group_q3 == 3'd1;
+    wire col_data_0_eq2 = col_group_q3 == 3'd2;
+    wire col_data_0_eq3 = col_group_q3 == 3'd3;
+    wire [31:0] col_data_0_mux = col_data_0_eq3 ? g3_b0_bank_rdata : col_data_0_eq2 ?
         g2_b0_bank_rdata : col_data_0_eq ? g1_b0_bank_rdata : g0_b0_bank_rdata;
-    wire [31:0] col_data_1_d = col_data_0_eq3 ? g3_b1_bank_rdata : col_data_0_eq2 ?
+    wire col_data_0_eq4 = col_group_q3 == 3'd4;
+    wire col_data_0_eq5 = col_group_q3 == 3'd5;
+    wire col_data_0_eq6 = col_group_q3 == 3'd6;
+    wire [31:0] col_data_0_d = col_data_0_eq6 ? g6_b0_bank_rdata : col_data_0_eq5 ?
+        g5_b0_bank_rdata : col_data_0_eq4 ? g4_b0_bank_rdata : col_data_0_mux;
+    wire [31:0] col_data_1_mux = col_data_0_eq3 ? g3_b1_bank_rdata : col_data_0_eq2 ?
         g2_b1_bank_rdata : col_data_0_eq ? g1_b1_bank_rdata : g0_b1_bank_rdata;
-    wire [31:0] col_data_2_d = col_data_0_eq3 ? g3_b2_bank_rdata : col_data_0_eq2 ?
+    wire [31:0] col_data_1_d = col_data_0_eq6 ? g6_b1_bank_rdata : col_data_0_eq5 ?
+        g5_b1_bank_rdata : col_data_0_eq4 ? g4_b1_bank_rdata : col_data_1_mux;
+    wire [31:0] col_data_2_mux = col_data_0_eq3 ? g3_b2_bank_rdata : col_data_0_eq2 ?
         g2_b2_bank_rdata : col_data_0_eq ? g1_b2_bank_rdata : g0_b2_bank_rdata;
-    wire [31:0] col_data_3_d = col_data_0_eq3 ? g3_b3_bank_rdata : col_data_0_eq2 ?
+    wire [31:0] col_data_2_d = col_data_0_eq6 ? g6_b2_bank_rdata : col_data_0_eq5 ?
+        g5_b2_bank_rdata : col_data_0_eq4 ? g4_b2_bank_rdata : col_data_2_mux;
+    wire [31:0] col_data_3_mux = col_data_0_eq3 ? g3_b3_bank_rdata : col_data_0_eq2 ?
         g2_b3_bank_rdata : col_data_0_eq ? g1_b3_bank_rdata : g0_b3_bank_rdata;
-    wire add_data_0_eq = add_group_q3 == 3'd2;
-    wire add_data_0_eq2 = add_group_q3 == 3'd3;
-    wire [31:0] add_data_0_d = add_position_q3 ? position_b0_bank_rdata : add_data_0_eq2 ?
-        g3_b0_bank_rdata : add_data_0_eq ? g2_b0_bank_rdata : g1_b0_bank_rdata;
-    wire [31:0] add_data_1_d = add_position_q3 ? position_b1_bank_rdata : add_data_0_eq2 ?
-        g3_b1_bank_rdata : add_data_0_eq ? g2_b1_bank_rdata : g1_b1_bank_rdata;
-    wire [31:0] add_data_2_d = add_position_q3 ? position_b2_bank_rdata : add_data_0_eq2 ?
-        g3_b2_bank_rdata : add_data_0_eq ? g2_b2_bank_rdata : g1_b2_bank_rdata;
-    wire [31:0] add_data_3_d = add_position_q3 ? position_b3_bank_rdata : add_data_0_eq2 ?
-        g3_b3_bank_rdata : add_data_0_eq ? g2_b3_bank_rdata : g1_b3_bank_rdata;
-    wire x_data_0_eq = x_group_q3 == 2'd1;
-    wire x_data_0_eq2 = x_group_q3 == 2'd2;
-    wire x_data_0_eq3 = x_group_q3 == 2'd3;
-    wire [31:0] x_data_0_d = x_data_0_eq3 ? g3_b0_bank_rdata : x_data_0_eq2 ? g2_b0_bank_rdata :
+    wire [31:0] col_data_3_d = col_data_0_eq6 ? g6_b3_bank_rdata : col_data_0_eq5 ?
+        g5_b3_bank_rdata : col_data_0_eq4 ? g4_b3_bank_rdata : col_data_3_mux;
+    wire x_data_0_eq = x_group_q3 == 3'd1;
+    wire x_data_0_eq2 = x_group_q3 == 3'd2;
+    wire x_data_0_eq3 = x_group_q3 == 3'd3;
+    wire [31:0] x_data_0_mux = x_data_0_eq3 ? g3_b0_bank_rdata : x_data_0_eq2 ? g2_b0_bank_rdata :
         x_data_0_eq ? g1_b0_bank_rdata : g0_b0_bank_rdata;
-    wire [31:0] x_data_1_d = x_data_0_eq3 ? g3_b1_bank_rdata : x_data_0_eq2 ? g2_b1_bank_rdata :
+    wire x_data_0_eq4 = x_group_q3 == 3'd4;
+    wire x_data_0_eq5 = x_group_q3 == 3'd5;
+    wire x_data_0_eq6 = x_group_q3 == 3'd6;
+    wire [31:0] x_data_0_d = x_data_0_eq6 ? g6_b0_bank_rdata : x_data_0_eq5 ? g5_b0_bank_rdata :
+        x_data_0_eq4 ? g4_b0_bank_rdata : x_data_0_mux;
+    wire [31:0] x_data_1_mux = x_data_0_eq3 ? g3_b1_bank_rdata : x_data_0_eq2 ? g2_b1_bank_rdata :
         x_data_0_eq ? g1_b1_bank_rdata : g0_b1_bank_rdata;
-    wire [31:0] x_data_2_d = x_data_0_eq3 ? g3_b2_bank_rdata : x_data_0_eq2 ? g2_b2_bank_rdata :
+    wire [31:0] x_data_1_d = x_data_0_eq6 ? g6_b1_bank_rdata : x_data_0_eq5 ? g5_b1_bank_rdata :
+        x_data_0_eq4 ? g4_b1_bank_rdata : x_data_1_mux;
+    wire [31:0] x_data_2_mux = x_data_0_eq3 ? g3_b2_bank_rdata : x_data_0_eq2 ? g2_b2_bank_rdata :
         x_data_0_eq ? g1_b2_bank_rdata : g0_b2_bank_rdata;
-    wire [31:0] x_data_3_d = x_data_0_eq3 ? g3_b3_bank_rdata : x_data_0_eq2 ? g2_b3_bank_rdata :
+    wire [31:0] x_data_2_d = x_data_0_eq6 ? g6_b2_bank_rdata : x_data_0_eq5 ? g5_b2_bank_rdata :
+        x_data_0_eq4 ? g4_b2_bank_rdata : x_data_2_mux;
+    wire [31:0] x_data_3_mux = x_data_0_eq3 ? g3_b3_bank_rdata : x_data_0_eq2 ? g2_b3_bank_rdata :
         x_data_0_eq ? g1_b3_bank_rdata : g0_b3_bank_rdata;
-    wire y_data_0_eq = y_group_q3 == 2'd1;
-    wire y_data_0_eq2 = y_group_q3 == 2'd2;
-    wire y_data_0_eq3 = y_group_q3 == 2'd3;
-    wire [31:0] y_data_0_d = y_data_0_eq3 ? g3_b0_bank_rdata : y_data_0_eq2 ? g2_b0_bank_rdata :
-        y_data_0_eq ? g1_b0_bank_rdata : g0_b0_bank_rdata;
-    wire [31:0] y_data_1_d = y_data_0_eq3 ? g3_b1_bank_rdata : y_data_0_eq2 ? g2_b1_bank_rdata :
-        y_data_0_eq ? g1_b1_bank_rdata : g0_b1_bank_rdata;
-    wire [31:0] y_data_2_d = y_data_0_eq3 ? g3_b2_bank_rdata : y_data_0_eq2 ? g2_b2_bank_rdata :
-        y_data_0_eq ? g1_b2_bank_rdata : g0_b2_bank_rdata;
-    wire [31:0] y_data_3_d = y_data_0_eq3 ? g3_b3_bank_rdata : y_data_0_eq2 ? g2_b3_bank_rdata :
-        y_data_0_eq ? g1_b3_bank_rdata : g0_b3_bank_rdata;
+    wire [31:0] x_data_3_d = x_data_0_eq6 ? g6_b3_bank_rdata : x_data_0_eq5 ? g5_b3_bank_rdata :
+        x_data_0_eq4 ? g4_b3_bank_rdata : x_data_3_mux;
+    wire y_data_0_eq = y_group_q3 == 3'd2;
+    wire y_data_0_eq2 = y_group_q3 == 3'd3;
+    wire y_data_0_eq3 = y_group_q3 == 3'd4;
+    wire [31:0] y_data_0_mux = y_data_0_eq3 ? g4_b0_bank_rdata : y_data_0_eq2 ? g3_b0_bank_rdata :
+        y_data_0_eq ? g2_b0_bank_rdata : g1_b0_bank_rdata;
+    wire y_data_0_eq4 = y_group_q3 == 3'd5;
+    wire [31:0] y_data_1_mux = y_data_0_eq3 ? g4_b1_bank_rdata : y_data_0_eq2 ? g3_b1_bank_rdata :
+        y_data_0_eq ? g2_b1_bank_rdata : g1_b1_bank_rdata;
+    wire [31:0] y_data_2_mux = y_data_0_eq3 ? g4_b2_bank_rdata : y_data_0_eq2 ? g3_b2_bank_rdata :
+        y_data_0_eq ? g2_b2_bank_rdata : g1_b2_bank_rdata;
+    wire [31:0] y_data_3_mux = y_data_0_eq3 ? g4_b3_bank_rdata : y_data_0_eq2 ? g3_b3_bank_rdata :
+        y_data_0_eq ? g2_b3_bank_rdata : g1_b3_bank_rdata;
 
     always @(posedge clk) begin
         row_group_q <= attention_core_row_group;
         row_group_q2 <= row_group_q;
         row_group_q3 <= row_group_q2;
-        row_data_0_q <= row_data_0_d;
-        row_data_1_q <= row_data_1_d;
-        row_data_2_q <= row_data_2_d;
-        row_data_3_q <= row_data_3_d;
+        row_data_0_q <= row_data_0_eq5 ? g6_b0_bank_rdata : row_data_0_eq4 ? g4_b0_bank_rdata :
+            row_data_0_mux;
+        row_data_1_q <= row_data_0_eq5 ? g6_b1_bank_rdata : row_data_0_eq4 ? g4_b1_bank_rdata :
+            row_data_1_mux;
+        row_data_2_q <= row_data_0_eq5 ? g6_b2_bank_rdata : row_data_0_eq4 ? g4_b2_bank_rdata :
+            row_data_2_mux;
+        row_data_3_q <= row_data_0_eq5 ? g6_b3_bank_rdata : row_data_0_eq4 ? g4_b3_bank_rdata :
+            row_data_3_mux;
         col_group_q <= attention_core_col_group;
         col_group_q2 <= col_group_q;
         col_group_q3 <= col_group_q2;
@@ -656,16 +825,13 @@ module nf_attention_layer (
         col_data_1_q <= col_data_1_d;
         col_data_2_q <= col_data_2_d;
         col_data_3_q <= col_data_3_d;
-        add_group_q <= attention_core_add_group;
-        add_group_q2 <= add_group_q;
-        add_group_q3 <= add_group_q2;
-        add_position_q <= attention_core_add_group == 3'd4;
+        add_position_q <= attention_core_add_group == 3'd7;
         add_position_q2 <= add_position_q;
         add_position_q3 <= add_position_q2;
-        add_data_0_q <= add_data_0_d;
-        add_data_1_q <= add_data_1_d;
-        add_data_2_q <= add_data_2_d;
-        add_data_3_q <= add_data_3_d;
+        add_data_0_q <= add_position_q3 ? position_b0_bank_rdata : g0_b0_bank_rdata;
+        add_data_1_q <= add_position_q3 ? position_b1_bank_rdata : g0_b1_bank_rdata;
+        add_data_2_q <= add_position_q3 ? position_b2_bank_rdata : g0_b2_bank_rdata;
+        add_data_3_q <= add_position_q3 ? position_b3_bank_rdata : g0_b3_bank_rdata;
         x_group_q <= vector_unit_x_group;
         x_group_q2 <= x_group_q;
         x_group_q3 <= x_group_q2;
@@ -676,10 +842,10 @@ module nf_attention_layer (
         y_group_q <= vector_unit_y_group;
         y_group_q2 <= y_group_q;
         y_group_q3 <= y_group_q2;
-        y_data_0_q <= y_data_0_d;
-        y_data_1_q <= y_data_1_d;
-        y_data_2_q <= y_data_2_d;
-        y_data_3_q <= y_data_3_d;
+        y_data_0_q <= y_data_0_eq4 ? g5_b0_bank_rdata : y_data_0_mux;
+        y_data_1_q <= y_data_0_eq4 ? g5_b1_bank_rdata : y_data_1_mux;
+        y_data_2_q <= y_data_0_eq4 ? g5_b2_bank_rdata : y_data_2_mux;
+        y_data_3_q <= y_data_0_eq4 ? g5_b3_bank_rdata : y_data_3_mux;
     end
 
     // Gradient tiles go to the Adam unit, weight port B comes from it
@@ -860,7 +1026,7 @@ module nf_attention_layer (
         .p1                   (p1),
         .p2                   (p2),
         .grad_we              (attention_core_dst_en & attention_core_dst_grad),
-        .grad_addr            (attention_core_dst_addr[2:0]),
+        .grad_addr            (attention_core_dst_addr[4:0]),
         .grad_data_0          (attention_core_dst_data_0),
         .grad_data_1          (attention_core_dst_data_1),
         .grad_data_2          (attention_core_dst_data_2),

@@ -7,21 +7,36 @@
 
 module nf_epilogue_lane (
     input  wire        clk,
+    input  wire        rst,
     input  wire [47:0] sum,
     input  wire [9:0]  base,
-    input  wire [31:0] scale,
+    input  wire        scale,
     input  wire [31:0] addend,
     input  wire        keep,
     output wire [31:0] y
 );
 
+    reg [31:0] halved_q;
+    reg [95:0] scaled_line_q;
     reg [31:0] y_q;
 
     wire [31:0] normaliser_y;
-    wire [31:0] scale_y;
     wire [31:0] add_y;
 
+    wire [30:0] halved_mux = (normaliser_y[30:23] < 8'd2) ? {7'd0, (normaliser_y[30:23] == 8'd1) &
+        (&normaliser_y[22:0]), 23'd0} : {normaliser_y[30:23] - 8'd1, normaliser_y[22:0]};
+
     always @(posedge clk) begin
+        if (rst) begin
+            scaled_line_q <= 96'd0;
+        end else begin
+            scaled_line_q <= {scaled_line_q[63:0], halved_q};
+        end
+    end
+
+    always @(posedge clk) begin
+        halved_q <= {normaliser_y[31], (!scale | (&normaliser_y[30:23])) ? normaliser_y[30:0] :
+            halved_mux};
         y_q <= add_y & {32{keep}};
     end
 
@@ -32,16 +47,9 @@ module nf_epilogue_lane (
         .y    (normaliser_y)
     );
 
-    nf_fp32_mul u_scale (
-        .clk (clk),
-        .a   (normaliser_y),
-        .b   (scale),
-        .y   (scale_y)
-    );
-
     nf_fp32_add u_add (
         .clk (clk),
-        .a   (scale_y),
+        .a   (scaled_line_q[95:64]),
         .b   (addend),
         .y   (add_y)
     );

@@ -9,12 +9,12 @@ module nf_exponent_file (
     input  wire       rst,
     // Updates by the mat engine
     input  wire       mat_we,
-    input  wire [1:0] mat_id,
+    input  wire [2:0] mat_id,
     input  wire [7:0] mat_value,
     input  wire       mat_first,
     // Updates by the vec engine
     input  wire       vec_we,
-    input  wire [1:0] vec_id,
+    input  wire [2:0] vec_id,
     input  wire [7:0] vec_value,
     input  wire       vec_first,
     // Updates by the adam engine
@@ -23,19 +23,23 @@ module nf_exponent_file (
     input  wire [7:0] adam_value,
     input  wire       adam_first,
     // Reads by the array's edges
-    input  wire [3:0] row_id,
+    input  wire [4:0] row_id,
     output wire [7:0] row_emax,
-    input  wire [3:0] col_id,
+    input  wire [4:0] col_id,
     output wire [7:0] col_emax
 );
 
     reg [7:0] mat_0_q;
     reg [7:0] mat_1_q;
     reg [7:0] mat_2_q;
+    reg [7:0] mat_3_q;
+    reg [7:0] mat_4_q;
     reg [7:0] vec_0_q;
     reg [7:0] vec_1_q;
     reg [7:0] vec_2_q;
     reg [7:0] vec_3_q;
+    reg [7:0] vec_4_q;
+    reg [7:0] vec_5_q;
     reg [7:0] adam_0_q;
     reg [7:0] adam_1_q;
     reg [7:0] adam_2_q;
@@ -45,36 +49,44 @@ module nf_exponent_file (
     reg [7:0] row_emax_sel;
     always @* begin
         case (row_id)
-            4'd0: row_emax_sel = 8'd127;
-            4'd1: row_emax_sel = mat_0_q;
-            4'd2: row_emax_sel = mat_1_q;
-            4'd3: row_emax_sel = mat_2_q;
-            4'd4: row_emax_sel = vec_0_q;
-            4'd5: row_emax_sel = vec_1_q;
-            4'd6: row_emax_sel = vec_2_q;
-            4'd7: row_emax_sel = vec_3_q;
-            4'd8: row_emax_sel = adam_0_q;
-            4'd9: row_emax_sel = adam_1_q;
-            4'd10: row_emax_sel = adam_2_q;
-            4'd11: row_emax_sel = adam_3_q;
+            5'd0: row_emax_sel = 8'd127;
+            5'd1: row_emax_sel = mat_0_q;
+            5'd2: row_emax_sel = mat_1_q;
+            5'd3: row_emax_sel = mat_2_q;
+            5'd4: row_emax_sel = mat_3_q;
+            5'd5: row_emax_sel = mat_4_q;
+            5'd6: row_emax_sel = vec_0_q;
+            5'd7: row_emax_sel = vec_1_q;
+            5'd8: row_emax_sel = vec_2_q;
+            5'd9: row_emax_sel = vec_3_q;
+            5'd10: row_emax_sel = vec_4_q;
+            5'd11: row_emax_sel = vec_5_q;
+            5'd12: row_emax_sel = adam_0_q;
+            5'd13: row_emax_sel = adam_1_q;
+            5'd14: row_emax_sel = adam_2_q;
+            5'd15: row_emax_sel = adam_3_q;
             default: row_emax_sel = adam_4_q;
         endcase
     end
     reg [7:0] col_emax_sel;
     always @* begin
         case (col_id)
-            4'd0: col_emax_sel = 8'd127;
-            4'd1: col_emax_sel = mat_0_q;
-            4'd2: col_emax_sel = mat_1_q;
-            4'd3: col_emax_sel = mat_2_q;
-            4'd4: col_emax_sel = vec_0_q;
-            4'd5: col_emax_sel = vec_1_q;
-            4'd6: col_emax_sel = vec_2_q;
-            4'd7: col_emax_sel = vec_3_q;
-            4'd8: col_emax_sel = adam_0_q;
-            4'd9: col_emax_sel = adam_1_q;
-            4'd10: col_emax_sel = adam_2_q;
-            4'd11: col_emax_sel = adam_3_q;
+            5'd0: col_emax_sel = 8'd127;
+            5'd1: col_emax_sel = mat_0_q;
+            5'd2: col_emax_sel = mat_1_q;
+            5'd3: col_emax_sel = mat_2_q;
+            5'd4: col_emax_sel = mat_3_q;
+            5'd5: col_emax_sel = mat_4_q;
+            5'd6: col_emax_sel = vec_0_q;
+            5'd7: col_emax_sel = vec_1_q;
+            5'd8: col_emax_sel = vec_2_q;
+            5'd9: col_emax_sel = vec_3_q;
+            5'd10: col_emax_sel = vec_4_q;
+            5'd11: col_emax_sel = vec_5_q;
+            5'd12: col_emax_sel = adam_0_q;
+            5'd13: col_emax_sel = adam_1_q;
+            5'd14: col_emax_sel = adam_2_q;
+            5'd15: col_emax_sel = adam_3_q;
             default: col_emax_sel = adam_4_q;
         endcase
     end
@@ -82,7 +94,7 @@ module nf_exponent_file (
     always @(posedge clk) begin
         if (rst) begin
             mat_0_q <= 8'd0;
-        end else if (mat_we & (mat_id == 2'd0) & ((mat_0_q < mat_value) | mat_first)) begin
+        end else if (mat_we & (mat_id == 3'd0) & ((mat_0_q < mat_value) | mat_first)) begin
             mat_0_q <= mat_value;
         end
     end
@@ -90,7 +102,7 @@ module nf_exponent_file (
     always @(posedge clk) begin
         if (rst) begin
             mat_1_q <= 8'd0;
-        end else if (mat_we & (mat_id == 2'd1) & ((mat_1_q < mat_value) | mat_first)) begin
+        end else if (mat_we & (mat_id == 3'd1) & ((mat_1_q < mat_value) | mat_first)) begin
             mat_1_q <= mat_value;
         end
     end
@@ -98,15 +110,31 @@ module nf_exponent_file (
     always @(posedge clk) begin
         if (rst) begin
             mat_2_q <= 8'd0;
-        end else if (mat_we & (mat_id == 2'd2) & ((mat_2_q < mat_value) | mat_first)) begin
+        end else if (mat_we & (mat_id == 3'd2) & ((mat_2_q < mat_value) | mat_first)) begin
             mat_2_q <= mat_value;
         end
     end
 
     always @(posedge clk) begin
         if (rst) begin
+            mat_3_q <= 8'd0;
+        end else if (mat_we & (mat_id == 3'd3) & ((mat_3_q < mat_value) | mat_first)) begin
+            mat_3_q <= mat_value;
+        end
+    end
+
+    always @(posedge clk) begin
+        if (rst) begin
+            mat_4_q <= 8'd0;
+        end else if (mat_we & (mat_id == 3'd4) & ((mat_4_q < mat_value) | mat_first)) begin
+            mat_4_q <= mat_value;
+        end
+    end
+
+    always @(posedge clk) begin
+        if (rst) begin
             vec_0_q <= 8'd0;
-        end else if (vec_we & (vec_id == 2'd0) & ((vec_0_q < vec_value) | vec_first)) begin
+        end else if (vec_we & (vec_id == 3'd0) & ((vec_0_q < vec_value) | vec_first)) begin
             vec_0_q <= vec_value;
         end
     end
@@ -114,7 +142,7 @@ module nf_exponent_file (
     always @(posedge clk) begin
         if (rst) begin
             vec_1_q <= 8'd0;
-        end else if (vec_we & (vec_id == 2'd1) & ((vec_1_q < vec_value) | vec_first)) begin
+        end else if (vec_we & (vec_id == 3'd1) & ((vec_1_q < vec_value) | vec_first)) begin
             vec_1_q <= vec_value;
         end
     end
@@ -122,7 +150,7 @@ module nf_exponent_file (
     always @(posedge clk) begin
         if (rst) begin
             vec_2_q <= 8'd0;
-        end else if (vec_we & (vec_id == 2'd2) & ((vec_2_q < vec_value) | vec_first)) begin
+        end else if (vec_we & (vec_id == 3'd2) & ((vec_2_q < vec_value) | vec_first)) begin
             vec_2_q <= vec_value;
         end
     end
@@ -130,8 +158,24 @@ module nf_exponent_file (
     always @(posedge clk) begin
         if (rst) begin
             vec_3_q <= 8'd0;
-        end else if (vec_we & (vec_id == 2'd3) & ((vec_3_q < vec_value) | vec_first)) begin
+        end else if (vec_we & (vec_id == 3'd3) & ((vec_3_q < vec_value) | vec_first)) begin
             vec_3_q <= vec_value;
+        end
+    end
+
+    always @(posedge clk) begin
+        if (rst) begin
+            vec_4_q <= 8'd0;
+        end else if (vec_we & (vec_id == 3'd4) & ((vec_4_q < vec_value) | vec_first)) begin
+            vec_4_q <= vec_value;
+        end
+    end
+
+    always @(posedge clk) begin
+        if (rst) begin
+            vec_5_q <= 8'd0;
+        end else if (vec_we & (vec_id == 3'd5) & ((vec_5_q < vec_value) | vec_first)) begin
+            vec_5_q <= vec_value;
         end
     end
 

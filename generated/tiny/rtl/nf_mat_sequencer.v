@@ -17,7 +17,7 @@ module nf_mat_sequencer (
     input  wire [8:0]   retired_vec,
     input  wire [8:0]   retired_adam,
     output wire         start,
-    output wire [121:0] instr,
+    output wire [127:0] instr,
     output wire [1:0]   phase,
     output wire [8:0]   retired,
     output wire         running
@@ -27,21 +27,21 @@ module nf_mat_sequencer (
     reg running_q;
     reg valid_q;
     reg waits_met_q;
-    reg [121:0] instr_q;
+    reg [127:0] instr_q;
     reg [8:0] retired_q;
     reg [8:0] issued_q;
 
     (* rom_style = "block" *)
-    reg [121:0] program_rom [0:333];
-    reg [121:0] program_rom_q;
+    reg [127:0] program_rom [0:337];
+    reg [127:0] program_rom_q;
     initial $readmemh("mat_program.mem", program_rom);
 
     // Program counter: the ROM output always holds the word at pc_q
     wire start_now = waits_met_q & ready;
-    wire more_words = pc_q != 9'd334;
+    wire more_words = pc_q != 9'd338;
     wire take_word = running_q & more_words & (!valid_q | start_now);
     wire [8:0] pc_next = sample_start ? 9'd0 : take_word ? pc_q + 9'd1 : pc_q;
-    wire [121:0] rom_word = program_rom_q;
+    wire [127:0] rom_word = program_rom_q;
 
     always @(posedge clk) begin
         program_rom_q <= program_rom[pc_next];

@@ -179,7 +179,7 @@ module nf_trainer (
         .s_axil_rready   (s_axil_rready),
         .id              (32'h4e465452),
         .version         (32'h00010000),
-        .build_id        (32'hf3c61ae5),
+        .build_id        (32'h7e190422),
         .scratch         (registers_scratch),
         .control_pulse   (registers_control_pulse),
         .status          ({transformer_bus_error_flags, transformer_bus_busy,

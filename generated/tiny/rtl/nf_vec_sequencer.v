@@ -17,7 +17,7 @@ module nf_vec_sequencer (
     input  wire [8:0]   retired_mat,
     input  wire [8:0]   retired_adam,
     output wire         start,
-    output wire [122:0] instr,
+    output wire [127:0] instr,
     output wire [1:0]   phase,
     output wire [8:0]   retired,
     output wire         running
@@ -27,13 +27,13 @@ module nf_vec_sequencer (
     reg running_q;
     reg valid_q;
     reg waits_met_q;
-    reg [122:0] instr_q;
+    reg [127:0] instr_q;
     reg [8:0] retired_q;
     reg [8:0] issued_q;
 
     (* rom_style = "block" *)
-    reg [122:0] program_rom [0:81];
-    reg [122:0] program_rom_q;
+    reg [127:0] program_rom [0:81];
+    reg [127:0] program_rom_q;
     initial $readmemh("vec_program.mem", program_rom);
 
     // Program counter: the ROM output always holds the word at pc_q
@@ -41,7 +41,7 @@ module nf_vec_sequencer (
     wire more_words = pc_q != 7'd82;
     wire take_word = running_q & more_words & (!valid_q | start_now);
     wire [6:0] pc_next = sample_start ? 7'd0 : take_word ? pc_q + 7'd1 : pc_q;
-    wire [122:0] rom_word = program_rom_q;
+    wire [127:0] rom_word = program_rom_q;
 
     always @(posedge clk) begin
         program_rom_q <= program_rom[pc_next];
@@ -84,8 +84,8 @@ module nf_vec_sequencer (
     end
 
     // Waits: counters only grow, so a comparison once true stays true
-    wire waits_met_and = ({1'b0, instr_q[9:2]} <= retired_mat) & ({2'd0, instr_q[16:10]} <=
-        retired_q) & ({8'd0, instr_q[17]} <= retired_adam);
+    wire waits_met_and = (instr_q[10:2] <= retired_mat) & ({2'd0, instr_q[17:11]} <= retired_q) &
+        ({8'd0, instr_q[18]} <= retired_adam);
     wire past_forward = forward_only & (instr_q[1:0] == 2'd2);
 
     always @(posedge clk) begin

@@ -8,6 +8,7 @@
 
 module nf_vector_lane (
     input  wire        clk,
+    input  wire        rst,
     // Step number, target and causal mask (before the rotator)
     input  wire [7:0]  step,
     input  wire [7:0]  target,
@@ -89,17 +90,17 @@ module nf_vector_lane (
     reg [31:0] s1_q;
     reg [31:0] s2_q;
     reg [31:0] a_target_q;
-    reg [191:0] y_a_sr;
+    reg [191:0] y_a_line_q;
     reg [31:0] mul1_a_q;
     reg [31:0] mul1_b_q;
-    reg [415:0] m1_late_sr;
-    reg [575:0] y_t_sr;
+    reg [415:0] m1_late_line_q;
+    reg [575:0] y_t_line_q;
     reg [31:0] mul2_a_q;
     reg [31:0] mul2_b_q;
     reg [31:0] key_q;
     reg [31:0] best_q;
     reg hit_q;
-    reg [159:0] y_m2_sr;
+    reg [159:0] y_m2_line_q;
     reg [31:0] due_q;
     reg [31:0] back1_q;
     reg [31:0] back2_q;
@@ -107,7 +108,7 @@ module nf_vector_lane (
     reg [31:0] back4_q;
     reg [31:0] add_a_q;
     reg [31:0] add_b_q;
-    reg [191:0] m2_late_sr;
+    reg [191:0] m2_late_line_q;
     reg [31:0] z_q;
     reg [31:0] result_q;
     reg result_hit_q;
@@ -197,14 +198,21 @@ module nf_vector_lane (
     always @* begin
         case (mul1_select_q)
             2'd0: mul1_b_d = common1;
-            2'd1: mul1_b_d = y_a_sr[191:160];
+            2'd1: mul1_b_d = y_a_line_q[191:160];
             2'd2: mul1_b_d = sub_y;
             default: mul1_b_d = s1_q;
         endcase
     end
 
     always @(posedge clk) begin
-        y_a_sr <= {y_a_sr[159:0], y};
+        if (rst) begin
+            y_a_line_q <= 192'd0;
+        end else begin
+            y_a_line_q <= {y_a_line_q[159:0], y};
+        end
+    end
+
+    always @(posedge clk) begin
         mul1_a_q <= sub_y;
         mul1_b_q <= mul1_b_d;
     end
@@ -221,16 +229,24 @@ module nf_vector_lane (
     always @* begin
         case (mul2_select_q)
             2'd0: mul2_b_d = common2;
-            2'd1: mul2_b_d = y_t_sr[575:544];
-            2'd2: mul2_b_d = m1_late_sr[415:384];
+            2'd1: mul2_b_d = y_t_line_q[575:544];
+            2'd2: mul2_b_d = m1_late_line_q[415:384];
             default: mul2_b_d = s2_q;
         endcase
     end
 
     always @(posedge clk) begin
-        m1_late_sr <= {m1_late_sr[383:0], table_x};
-        y_t_sr <= {y_t_sr[543:0], y_a_sr[191:160]};
-        mul2_a_q <= (use_table_q ? table_y : m1_late_sr[415:384]) & {32{!masked_t_sr[24]}};
+        if (rst) begin
+            m1_late_line_q <= 416'd0;
+            y_t_line_q <= 576'd0;
+        end else begin
+            m1_late_line_q <= {m1_late_line_q[383:0], table_x};
+            y_t_line_q <= {y_t_line_q[543:0], y_a_line_q[191:160]};
+        end
+    end
+
+    always @(posedge clk) begin
+        mul2_a_q <= (use_table_q ? table_y : m1_late_line_q[415:384]) & {32{!masked_t_sr[24]}};
         mul2_b_q <= mul2_b_d;
     end
 
@@ -242,12 +258,12 @@ module nf_vector_lane (
     );
 
     // Maximum of x on ordered keys, both zeros alike; the first of equals stays
-    wire key_inv = !(m1_late_sr[414:407] == 8'd0);
-    wire key_and = m1_late_sr[415] & key_inv;
+    wire key_inv = !(m1_late_line_q[414:407] == 8'd0);
+    wire key_and = m1_late_line_q[415] & key_inv;
     wire replace = max_step_q & (max_first_q | ((best_q < key_q) & !masked_max_q));
 
     always @(posedge clk) begin
-        key_q <= {!key_and, (m1_late_sr[414:384] & {31{key_inv}}) ^ {31{key_and}}};
+        key_q <= {!key_and, (m1_late_line_q[414:384] & {31{key_inv}}) ^ {31{key_and}}};
     end
 
     always @(posedge clk) begin
@@ -267,11 +283,18 @@ module nf_vector_lane (
             default: add_b_sel = back4_q;
         endcase
     end
-    wire [31:0] add_b_d = loop_on_q ? add_b_sel & {32{!loop_zero_q}} : add_y_q ? y_m2_sr[159:128] :
-        common3 & {32{!add_at_target_q | at_target_m2_sr[3]}};
+    wire [31:0] add_b_d = loop_on_q ? add_b_sel & {32{!loop_zero_q}} : add_y_q ?
+        y_m2_line_q[159:128] : common3 & {32{!add_at_target_q | at_target_m2_sr[3]}};
 
     always @(posedge clk) begin
-        y_m2_sr <= {y_m2_sr[127:0], y_t_sr[575:544]};
+        if (rst) begin
+            y_m2_line_q <= 160'd0;
+        end else begin
+            y_m2_line_q <= {y_m2_line_q[127:0], y_t_line_q[575:544]};
+        end
+    end
+
+    always @(posedge clk) begin
         due_q <= add_y_v2;
         back1_q <= due_q;
         back2_q <= back1_q;
@@ -290,8 +313,15 @@ module nf_vector_lane (
 
     // z, zero in lanes without a token
     always @(posedge clk) begin
-        m2_late_sr <= {m2_late_sr[159:0], add_a_q};
-        z_q <= (z_is_m2_q ? m2_late_sr[191:160] : add_y_v2) & {32{keep_q}};
+        if (rst) begin
+            m2_late_line_q <= 192'd0;
+        end else begin
+            m2_late_line_q <= {m2_late_line_q[159:0], add_a_q};
+        end
+    end
+
+    always @(posedge clk) begin
+        z_q <= (z_is_m2_q ? m2_late_line_q[191:160] : add_y_v2) & {32{keep_q}};
     end
 
     // Result of the reduction, held while it waits for the scalar unit

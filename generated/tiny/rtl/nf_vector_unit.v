@@ -12,14 +12,14 @@ module nf_vector_unit (
     // Instruction
     input  wire         start,
     input  wire         sample_start,
-    input  wire [122:0] instr,
+    input  wire [127:0] instr,
     output wire         ready,
     // Activation reads
     output wire         x_en,
-    output wire [1:0]   x_group,
+    output wire [2:0]   x_group,
     output wire [8:0]   x_addr,
     output wire         y_en,
-    output wire [1:0]   y_group,
+    output wire [2:0]   y_group,
     output wire [8:0]   y_addr,
     input  wire [31:0]  x_data_0,
     input  wire [31:0]  x_data_1,
@@ -44,7 +44,7 @@ module nf_vector_unit (
     input  wire [6:0]   logit_raddr,
     // Activation writes
     output wire         z_en,
-    output wire [1:0]   z_group,
+    output wire [2:0]   z_group,
     output wire [8:0]   z_addr,
     output wire [31:0]  z_data_0,
     output wire [31:0]  z_data_1,
@@ -52,7 +52,7 @@ module nf_vector_unit (
     output wire [31:0]  z_data_3,
     // Exponent update
     output wire         exp_we,
-    output wire [1:0]   exp_id,
+    output wire [2:0]   exp_id,
     output wire [7:0]   exp_value,
     output wire         exp_first,
     // Loss and correct predictions of the sample
@@ -70,13 +70,13 @@ module nf_vector_unit (
     reg active_q;
     reg first_q;
     reg [7:0] step_q;
-    reg [1:0] x_group_q;
+    reg [2:0] x_group_q;
     reg [8:0] x_addr_q;
     reg [1:0] x_rot_q;
-    reg [1:0] y_group_q;
+    reg [2:0] y_group_q;
     reg [8:0] y_addr_q;
     reg [1:0] y_rot_q;
-    reg [1:0] z_group_q;
+    reg [2:0] z_group_q;
     reg [8:0] z_addr_q;
     reg [1:0] z_rot_q;
     reg [6:0] pause_q;
@@ -86,7 +86,7 @@ module nf_vector_unit (
     reg [4:0] beta_q;
     reg [2:0] nc_q;
     reg exp_en_q;
-    reg [1:0] exp_q;
+    reg [2:0] exp_q;
     reg exp_first_q;
     reg sub_s0_q;
     reg [2:0] mul1_q;
@@ -173,13 +173,13 @@ module nf_vector_unit (
     reg [31:0] table_op_to16_sr;
     reg [81:0] rot_z_to41_sr;
     reg [42:0] z_en_to43_sr;
-    reg [85:0] z_group_to43_sr;
+    reg [128:0] z_group_to43_sr;
     reg [386:0] z_addr_to43_sr;
     reg [42:0] tree_writes_to43_sr;
     reg [7:0] emax_q;
     reg [42:0] tree_first_to43_sr;
     reg [43:0] exp_we_to44_sr;
-    reg [87:0] exp_id_to44_sr;
+    reg [131:0] exp_id_to44_sr;
     reg [43:0] exp_first_to44_sr;
     reg bad_z_q;
     reg [95:0] c3_to32_sr;
@@ -259,9 +259,9 @@ module nf_vector_unit (
 
     // Issue: step counter
     wire last_step = left_q == 8'd1;
-    wire [1:0] x_rot_d = start ? {1'b0, instr[40]} : (x_rot_q == 2'd3) ? 2'd0 : x_rot_q + 2'd1;
-    wire [1:0] y_rot_d = start ? {1'b0, instr[53]} : (y_rot_q == 2'd3) ? 2'd0 : y_rot_q + 2'd1;
-    wire [1:0] z_rot_d = start ? {1'b0, instr[66]} : (z_rot_q == 2'd3) ? 2'd0 : z_rot_q + 2'd1;
+    wire [1:0] x_rot_d = start ? {1'b0, instr[42]} : (x_rot_q == 2'd3) ? 2'd0 : x_rot_q + 2'd1;
+    wire [1:0] y_rot_d = start ? {1'b0, instr[56]} : (y_rot_q == 2'd3) ? 2'd0 : y_rot_q + 2'd1;
+    wire [1:0] z_rot_d = start ? {1'b0, instr[70]} : (z_rot_q == 2'd3) ? 2'd0 : z_rot_q + 2'd1;
 
     always @(posedge clk) begin
         if (rst) begin
@@ -272,32 +272,32 @@ module nf_vector_unit (
     end
 
     always @(posedge clk) begin
-        left_q <= start ? instr[25:18] : left_q - 8'd1;
+        left_q <= start ? instr[26:19] : left_q - 8'd1;
         first_q <= start;
         step_q <= start ? 8'd0 : step_q + 8'd1;
-        x_addr_q <= start ? instr[39:31] : x_addr_q + 9'd1;
+        x_addr_q <= start ? instr[41:33] : x_addr_q + 9'd1;
         x_rot_q <= x_rot_d;
-        y_addr_q <= start ? instr[52:44] : y_addr_q + 9'd1;
+        y_addr_q <= start ? instr[55:47] : y_addr_q + 9'd1;
         y_rot_q <= y_rot_d;
-        z_addr_q <= start ? instr[65:57] : z_addr_q + 9'd1;
+        z_addr_q <= start ? instr[69:61] : z_addr_q + 9'd1;
         z_rot_q <= z_rot_d;
     end
 
     always @(posedge clk) begin
         if (start) begin
-            x_group_q <= instr[30:29];
-            y_group_q <= instr[43:42];
-            z_group_q <= instr[56:55];
+            x_group_q <= instr[32:30];
+            y_group_q <= instr[46:44];
+            z_group_q <= instr[60:58];
         end
     end
 
     // Issue: ready, and the pause that a reduction needs behind its last step
-    wire reduces_d = |instr[83:82];
-    wire pause_eq = instr[25:23] == 3'd0;
-    wire [6:0] pause_sum = (instr[122] ? 7'd63 : 7'd36) + ({2'd0, 5'd8 - instr[22:18]} &
-        {7{pause_eq & (instr[22:18] < 5'd8)}});
-    wire [6:0] pause_mux = reduces_d ? pause_sum : {2'd0, 5'd25 - instr[22:18]} & {7{pause_eq &
-        (instr[22:18] < 5'd25)}};
+    wire reduces_d = |instr[88:87];
+    wire pause_eq = instr[26:24] == 3'd0;
+    wire [6:0] pause_sum = (instr[127] ? 7'd63 : 7'd36) + ({2'd0, 5'd8 - instr[23:19]} &
+        {7{pause_eq & (instr[23:19] < 5'd8)}});
+    wire [6:0] pause_mux = reduces_d ? pause_sum : {2'd0, 5'd25 - instr[23:19]} & {7{pause_eq &
+        (instr[23:19] < 5'd25)}};
     wire pause_eq2 = pause_q == 7'd0;
     wire pause_or = !active_q | last_step;
     wire [6:0] pause_d = start ? pause_mux : (pause_or & !pause_eq2) ? pause_q - 7'd1 : pause_q;
@@ -312,37 +312,37 @@ module nf_vector_unit (
 
     always @(posedge clk) begin
         if (start) begin
-            y_en_q <= instr[41];
-            z_en_q <= instr[54];
-            nc_q <= instr[28:26];
-            exp_en_q <= instr[67];
-            exp_q <= instr[69:68];
-            exp_first_q <= instr[70];
-            sub_s0_q <= instr[71];
-            mul1_q <= instr[74:72];
-            table_q <= instr[76:75];
-            mul2_q <= instr[79:77];
-            add_q <= instr[81:80];
+            y_en_q <= instr[43];
+            z_en_q <= instr[57];
+            nc_q <= instr[29:27];
+            exp_en_q <= instr[71];
+            exp_q <= instr[74:72];
+            exp_first_q <= instr[75];
+            sub_s0_q <= instr[76];
+            mul1_q <= instr[79:77];
+            table_q <= instr[81:80];
+            mul2_q <= instr[84:82];
+            add_q <= instr[86:85];
             reduces_q <= reduces_d;
-            sums_q <= instr[83:82] == 2'd1;
-            post_q <= instr[86:84];
-            s0_q <= instr[90:87];
-            s1_q <= instr[94:91];
-            s2_q <= instr[98:95];
-            post_row_q <= instr[102:99];
-            c1_q <= {1'b0, instr[104:103]};
-            c2_q <= instr[107:105];
-            c3_q <= {2'd0, instr[108]};
-            mask_q <= instr[119];
-            tile_q <= instr[120];
-            ce_max_q <= instr[121];
-            ce_exp_q <= instr[122];
+            sums_q <= instr[88:87] == 2'd1;
+            post_q <= instr[91:89];
+            s0_q <= instr[95:92];
+            s1_q <= instr[99:96];
+            s2_q <= instr[103:100];
+            post_row_q <= instr[107:104];
+            c1_q <= {1'b0, instr[109:108]};
+            c2_q <= instr[112:110];
+            c3_q <= {2'd0, instr[113]};
+            mask_q <= instr[124];
+            tile_q <= instr[125];
+            ce_max_q <= instr[126];
+            ce_exp_q <= instr[127];
         end
     end
 
     always @(posedge clk) begin
-        gamma_q <= start ? instr[113:109] : gamma_q + 5'd1;
-        beta_q <= start ? instr[118:114] : beta_q + 5'd1;
+        gamma_q <= start ? instr[118:114] : gamma_q + 5'd1;
+        beta_q <= start ? instr[123:119] : beta_q + 5'd1;
     end
 
     // Banks to lanes
@@ -568,7 +568,7 @@ module nf_vector_unit (
     always @(posedge clk) begin
         rot_z_to41_sr <= {rot_z_to41_sr[79:0], z_rot_q};
         z_en_to43_sr <= {z_en_to43_sr[41:0], z_en_to43_sr_and};
-        z_group_to43_sr <= {z_group_to43_sr[83:0], z_group_q};
+        z_group_to43_sr <= {z_group_to43_sr[125:0], z_group_q};
         z_addr_to43_sr <= {z_addr_to43_sr[377:0], z_addr_q};
     end
 
@@ -598,7 +598,7 @@ module nf_vector_unit (
         tree_writes_to43_sr <= {tree_writes_to43_sr[41:0], z_en_to43_sr_and};
         tree_first_to43_sr <= {tree_first_to43_sr[41:0], first_q};
         exp_we_to44_sr <= {exp_we_to44_sr[42:0], z_en_to43_sr_and & last_step & exp_en_q};
-        exp_id_to44_sr <= {exp_id_to44_sr[85:0], exp_q};
+        exp_id_to44_sr <= {exp_id_to44_sr[128:0], exp_q};
         exp_first_to44_sr <= {exp_first_to44_sr[42:0], exp_first_q};
     end
 
@@ -652,6 +652,7 @@ module nf_vector_unit (
 
     nf_vector_lane u_lane0 (
         .clk            (clk),
+        .rst            (rst),
         .step           (step_lane_q),
         .target         ({1'b0, target_0}),
         .masked         (lane0_masked_and[0]),
@@ -695,6 +696,7 @@ module nf_vector_unit (
 
     nf_vector_lane u_lane1 (
         .clk            (clk),
+        .rst            (rst),
         .step           (step_lane_q),
         .target         ({1'b0, target_1}),
         .masked         (lane0_masked_and[1]),
@@ -738,6 +740,7 @@ module nf_vector_unit (
 
     nf_vector_lane u_lane2 (
         .clk            (clk),
+        .rst            (rst),
         .step           (step_lane_q),
         .target         ({1'b0, target_2}),
         .masked         (lane0_masked_and[2]),
@@ -781,6 +784,7 @@ module nf_vector_unit (
 
     nf_vector_lane u_lane3 (
         .clk            (clk),
+        .rst            (rst),
         .step           (step_lane_q),
         .target         ({1'b0, target_3}),
         .masked         (lane0_masked_and[3]),
@@ -900,7 +904,7 @@ module nf_vector_unit (
         retire_now & kinds_rdata};
 
     always @(posedge clk) begin
-        if (start) kinds[tail_at_q] <= reduces_d & (instr[86:84] != 3'd0);
+        if (start) kinds[tail_at_q] <= reduces_d & (instr[91:89] != 3'd0);
     end
 
     always @(posedge clk) begin
@@ -934,10 +938,10 @@ module nf_vector_unit (
     assign beta_addr = beta_q;
     assign target_tile = tile_q;
     assign z_en = z_en_to43_sr[42];
-    assign z_group = z_group_to43_sr[85:84];
+    assign z_group = z_group_to43_sr[128:126];
     assign z_addr = z_addr_to43_sr[386:378];
     assign exp_we = exp_we_to44_sr[43];
-    assign exp_id = exp_id_to44_sr[87:86];
+    assign exp_id = exp_id_to44_sr[131:129];
     assign exp_value = emax_q;
     assign exp_first = exp_first_to44_sr[43];
     assign logit_rdata = logits_q2;
@@ -945,7 +949,7 @@ module nf_vector_unit (
     assign error = error_q;
 
     // Bits that exist but are not needed.
-    wire unused_bits = &{1'b0, instr[17:0]};
+    wire unused_bits = &{1'b0, instr[18:0]};
 endmodule
 
 `resetall

@@ -20,7 +20,7 @@
 
 /* const: identifies the plan the design was built from */
 #define NF_TRAINER_BUILD_ID 0x008u
-#define NF_TRAINER_BUILD_ID_VALUE 0xf3c61ae5u
+#define NF_TRAINER_BUILD_ID_VALUE 0x7e190422u
 
 /* RW: free for software; the self-test uses it */
 #define NF_TRAINER_SCRATCH 0x00cu

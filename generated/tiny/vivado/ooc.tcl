@@ -25,10 +25,13 @@ set_param general.maxThreads [expr {min($nf_jobs, 8)}]
 
 set sources [list]
 foreach file [list \
-    rtl/nf_act_bank_292.v \
-    rtl/nf_act_bank_332.v \
+    rtl/nf_act_bank_20.v \
+    rtl/nf_act_bank_320.v \
+    rtl/nf_act_bank_36.v \
+    rtl/nf_act_bank_364.v \
+    rtl/nf_act_bank_48.v \
     rtl/nf_act_bank_52.v \
-    rtl/nf_act_bank_84.v \
+    rtl/nf_act_bank_64.v \
     rtl/nf_adam_issue.v \
     rtl/nf_adam_lane.v \
     rtl/nf_adam_lane_layernorm.v \
