@@ -3,6 +3,8 @@
 //! Arrays are tried in the order of a lower bound on their cycles, until one fits. For one array and its lanes the
 //! program is ordered in several ways; those whose buffers fit the memory that is left are placed, fastest first.
 
+use rayon::prelude::*;
+
 use super::place::Job;
 use super::*;
 use crate::trainer::alloc::Problem;
@@ -138,7 +140,7 @@ fn candidates(model: &ModelConfig, target: &Target, options: &Options) -> Vec<Ca
     sizes.sort_unstable();
     sizes.dedup();
     sizes
-        .into_iter()
+        .into_par_iter()
         .filter(|&b| {
             options
                 .adam_lanes
@@ -186,17 +188,22 @@ fn evaluate(
     weights: &WeightLayout,
     g: usize,
 ) -> Option<Plan> {
-    let mut best: Option<Plan> = None;
-    for choices in CHOICES {
-        let emitted = generate(model, weights, choices);
-        for tiles in gradient_tiles(weights.b) {
+    let emitted = CHOICES.map(|choices| generate(model, weights, choices));
+    let settings: Vec<(usize, usize)> = (0..CHOICES.len())
+        .flat_map(|k| gradient_tiles(weights.b).into_iter().map(move |t| (k, t)))
+        .collect();
+    let plans: Vec<Option<Plan>> = settings
+        .into_par_iter()
+        .map(|(k, tiles)| {
             let costs = Costs::new(weights.b, g, tiles);
-            let job = Job::new(model, target, weights, &emitted, choices, costs);
-            if let Some(plan) = place_orders(&job, options, &emitted, &costs)
-                && best.as_ref().is_none_or(|b| order(&plan) < order(b))
-            {
-                best = Some(plan);
-            }
+            let job = Job::new(model, target, weights, &emitted[k], CHOICES[k], costs);
+            place_orders(&job, options, &emitted[k], &costs)
+        })
+        .collect();
+    let mut best: Option<Plan> = None;
+    for plan in plans.into_iter().flatten() {
+        if best.as_ref().is_none_or(|b| order(&plan) < order(b)) {
+            best = Some(plan);
         }
     }
     best
@@ -211,7 +218,7 @@ fn place_orders(
 ) -> Option<Plan> {
     let scheduler = Scheduler::new(&emitted.instrs, costs, false);
     let mut orders: Vec<(Logical, Problem, Scheduled)> = ORDERS
-        .iter()
+        .par_iter()
         .map(|&(window, rule)| {
             let scheduled = scheduler.order(window, rule);
             let logical = reordered(emitted, &scheduled.order, costs.gradient_tiles);
