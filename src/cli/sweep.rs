@@ -215,7 +215,8 @@ fn run_job(args: &JobArgs, out: &Output) -> Result<Exit, Problems> {
         groups: job.groups,
     };
     let mut result = json!({
-        "point": job.point, "model": job.model, "device": job.device, "settings": settings(&job),
+        "point": job.point, "model": job.model, "device": job.device, "set": job.set.join("; "),
+        "settings": settings(&job),
         "plan": Value::Null, "synth": Value::Null, "error": "",
     });
     match machine.plan(&model, &device) {
@@ -251,10 +252,7 @@ fn settings(job: &Job) -> String {
     let fixed = fixed
         .into_iter()
         .filter_map(|(name, value)| Some(format!("{name} {}", value?)));
-    fixed
-        .chain(job.set.iter().cloned())
-        .collect::<Vec<_>>()
-        .join("; ")
+    fixed.collect::<Vec<_>>().join("; ")
 }
 
 fn collect(folder: &Path, out: &Output) -> Result<Exit, Problems> {
@@ -293,7 +291,7 @@ fn collect(folder: &Path, out: &Output) -> Result<Exit, Problems> {
     for i in front {
         let r = &rows[i];
         lines.push(format!(
-            "  {}  {:<22} {:<10} {:>3} x {:<3} {:>9.4} ms {:>5.1} % ({})  {}",
+            "  {}  {:<22} {:<10} {:>3} x {:<3} {:>9.4} ms {:>5.1} % ({})  {}  {}",
             r.point,
             r.model,
             r.device,
@@ -302,7 +300,8 @@ fn collect(folder: &Path, out: &Output) -> Result<Exit, Problems> {
             r.ms,
             100.0 * r.share(),
             r.kind,
-            r.settings
+            r.settings,
+            r.set
         ));
     }
     out.say(lines.join("\n"));

@@ -297,6 +297,13 @@ fn report(c: &Comparison) -> String {
             percent(pair.synthesised - pair.planned, pair.planned, true)
         ));
     }
+    for unit in c.units.iter().filter(|u| !u.alike.is_empty()) {
+        lines.push(format!(
+            "{} stands for {} modules that differ from it only in the contents of their ROM.",
+            unit.module,
+            unit.alike.len()
+        ));
+    }
     lines.push(format!("{}.", c.lut_formula));
     lines.push(format!(
         "Longest path: {} logic levels (at most {MAX_LEVELS} wanted): {LEVEL_RULE}.",

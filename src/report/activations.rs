@@ -7,7 +7,7 @@ use crate::trainer::plan::Plan;
 
 const WIDTH: f64 = 1160.0;
 const LEFT: f64 = 96.0;
-const RIGHT: f64 = 20.0;
+const RIGHT: f64 = 40.0;
 const GROUP: f64 = 120.0;
 
 /// One panel per group: address (of every bank) against the instructions of the sample.

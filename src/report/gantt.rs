@@ -8,7 +8,7 @@ use crate::trainer::plan::Plan;
 
 const WIDTH: f64 = 1160.0;
 const LEFT: f64 = 96.0;
-const RIGHT: f64 = 20.0;
+const RIGHT: f64 = 40.0;
 const ROW: f64 = 26.0;
 const ENGINES: [&str; 3] = ["array", "vector unit", "Adam unit"];
 

@@ -4,9 +4,10 @@ use super::svg::{Anchor, Svg};
 use crate::config::schema::grouped;
 use crate::trainer::plan::{MemoryKind, MemoryLine, Plan};
 
-const PALETTE: [&str; 12] = [
-    "#3b7dd8", "#7fb0f0", "#e07b39", "#5f9e4f", "#8fc480", "#b5d8a8", "#3f7a70", "#b8432f",
-    "#d79bb8", "#8a63b8", "#c7a23c", "#6b6b6b",
+const PALETTE: [&str; 18] = [
+    "#3b7dd8", "#7fb0f0", "#e07b39", "#5f9e4f", "#8fc480", "#b5d8a8", "#3f7a70", "#d8d48a",
+    "#d79bb8", "#8a63b8", "#c7a23c", "#6b6b6b", "#b8432f", "#12355b", "#f2a65a", "#c0392b",
+    "#9b59b6", "#1abc9c",
 ];
 const COLUMNS: usize = 64;
 const CELL: f64 = 14.0;

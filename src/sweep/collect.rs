@@ -10,7 +10,9 @@ pub struct Row {
     pub point: String,
     pub model: String,
     pub device: String,
-    /// Everything the sweep varied beside model and device, in words.
+    /// Keys of the model that the sweep sets: with `model`, what is computed.
+    pub set: String,
+    /// What the sweep fixes of the machine, in words.
     pub settings: String,
     pub fits: bool,
     pub array: u64,
@@ -69,6 +71,7 @@ fn row(result: &Value) -> Row {
         point: text("point"),
         model: text("model"),
         device: text("device"),
+        set: text("set"),
         settings: text("settings"),
         fits: plan.get("fits").and_then(Value::as_bool).unwrap_or(false),
         array: plan
@@ -98,17 +101,19 @@ fn field(text: &str) -> String {
 
 /// All rows as CSV with a head line.
 pub fn csv(rows: &[Row]) -> String {
-    let mut text =
-        String::from("point,model,device,settings,fits,array,cycles_per_sample,ms_per_sample,kind");
+    let mut text = String::from(
+        "point,model,set,device,settings,fits,array,cycles_per_sample,ms_per_sample,kind",
+    );
     for name in RESOURCES {
         text += &format!(",{name},{name}_available");
     }
     text += ",error\n";
     for r in rows {
         text += &format!(
-            "{},{},{},{},{},{},{},{:.6},{}",
+            "{},{},{},{},{},{},{},{},{:.6},{}",
             field(&r.point),
             field(&r.model),
+            field(&r.set),
             field(&r.device),
             field(&r.settings),
             r.fits,
@@ -125,10 +130,11 @@ pub fn csv(rows: &[Row]) -> String {
     text
 }
 
-/// Indices of the rows that fit and that no other fitting row of the same device beats in both time and share.
+/// Indices of the rows that fit and that no other fitting row of the same model and device beats in
+/// both time and share.
 pub fn pareto_front(rows: &[Row]) -> Vec<usize> {
     let better = |a: &Row, b: &Row| {
-        a.device == b.device
+        (&a.device, &a.model, &a.set) == (&b.device, &b.model, &b.set)
             && a.ms <= b.ms
             && a.share() <= b.share()
             && (a.ms < b.ms || a.share() < b.share())
@@ -211,27 +217,23 @@ pub fn picture(rows: &[Row]) -> String {
     );
     svg.text((left - 7.0, top - 6.0), Anchor::End, 12, "ms/sample");
     let front = pareto_front(rows);
-    for device in &devices {
-        let mut line: Vec<&Row> = front
-            .iter()
-            .map(|i| &rows[*i])
-            .filter(|r| r.device == *device)
-            .collect();
-        line.sort_by(|a, b| a.share().total_cmp(&b.share()));
-        for pair in line.windows(2) {
-            let (a, b) = (pair[0], pair[1]);
-            svg.line(
-                (x(a.share()), y(a.ms)),
-                (x(b.share()), y(b.ms)),
-                colour(device),
-            );
+    let mut line: Vec<&Row> = front.iter().map(|i| &rows[*i]).collect();
+    line.sort_by(|a, b| {
+        let of = |r: &Row| (r.device.clone(), r.model.clone(), r.set.clone());
+        of(a).cmp(&of(b)).then(a.share().total_cmp(&b.share()))
+    });
+    for pair in line.windows(2) {
+        let (a, b) = (pair[0], pair[1]);
+        if (&a.device, &a.model, &a.set) == (&b.device, &b.model, &b.set) {
+            let (from, to) = ((x(a.share()), y(a.ms)), (x(b.share()), y(b.ms)));
+            svg.line(from, to, colour(&a.device));
         }
     }
     for r in shown {
         let (px, py) = (x(r.share()), y(r.ms));
         let title = format!(
-            "{}: {} on {}, {}x{} array, {:.3} ms {}",
-            r.point, r.model, r.device, r.array, r.array, r.ms, r.settings
+            "{}: {} {} on {}, {}x{} array, {:.3} ms {}",
+            r.point, r.model, r.set, r.device, r.array, r.array, r.ms, r.settings
         );
         svg.titled((px - 4.0, py - 4.0), (8.0, 8.0), colour(&r.device), &title);
         if !r.fits {

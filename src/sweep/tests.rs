@@ -33,7 +33,7 @@ fn mistakes_are_named() {
 
 fn result(point: &str, device: &str, fits: bool, lut: f64, ms: f64) -> serde_json::Value {
     let pair = |used: f64, available: f64| json!({"used": used, "available": available});
-    json!({"point": point, "model": "m, 1", "device": device, "settings": "array 8", "plan": {
+    json!({"point": point, "model": "m, 1", "set": "", "device": device, "settings": "array 8", "plan": {
         "fits": fits, "array": [8, 8], "cycles_per_sample": 1000, "ms_per_sample": ms,
         "lut": pair(lut, 100.0), "ff": pair(1.0, 100.0), "dsp": pair(1.0, 100.0), "bram36": pair(1.0, 100.0), "uram": pair(0.0, 0.0),
     }})
@@ -53,7 +53,7 @@ fn the_front_holds_what_nothing_beats() {
     assert_eq!(rows[3].share(), 1.3);
     let text = csv(&rows);
     assert_eq!(text.lines().count(), 6);
-    assert!(text.contains("p0002,\"m, 1\",a,array 8,true,8,1000,2.000000,planned,50,100"));
+    assert!(text.contains("p0002,\"m, 1\",,a,array 8,true,8,1000,2.000000,planned,50,100"));
     let shown = picture(&rows);
     assert_eq!(shown.matches("<title>").count(), 5);
 }

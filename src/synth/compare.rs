@@ -279,6 +279,7 @@ fn walk(
         .iter()
         .filter(|(child, _)| !stop.contains(child.as_str()))
         .map(|(child, n)| {
+            let child = hierarchy.representative(child);
             let own = usize::from(child == module);
             n * (own + walk(hierarchy, child, units, stop, module))
         })

@@ -25,6 +25,9 @@ pub struct Unit {
 pub struct Hierarchy {
     pub top: String,
     pub modules: BTreeMap<String, Module>,
+    /// Modules that differ from another only in the contents of a ROM, and the first of their kind, which is
+    /// synthesised in their place.
+    pub alike: BTreeMap<String, String>,
 }
 
 /// Bytes of Verilog, instances multiplied out, up to which a subtree is synthesised flat: some thousand look-up tables,
@@ -70,10 +73,17 @@ impl Hierarchy {
             let text = (*text).to_string();
             modules.insert(name, Module { text, children });
         }
+        let alike = alike(&modules);
         Ok(Hierarchy {
             top: top.to_string(),
             modules,
+            alike,
         })
+    }
+
+    /// The module that is synthesised for `name`.
+    pub fn representative<'a>(&'a self, name: &'a str) -> &'a str {
+        self.alike.get(name).map_or(name, String::as_str)
     }
 
     /// Instances of every module in the design.
@@ -162,12 +172,37 @@ impl Hierarchy {
         let unit = self.unit(top);
         for child in &unit.boxes {
             let n = self.modules[top].children[child];
-            self.collect(child, times * n, order, count);
+            self.collect(self.representative(child), times * n, order, count);
         }
         if !order.contains(&unit) {
             order.push(unit);
         }
     }
+}
+
+/// See [`Hierarchy::alike`].
+fn alike(modules: &BTreeMap<String, Module>) -> BTreeMap<String, String> {
+    let mut first: BTreeMap<String, &str> = BTreeMap::new();
+    let mut alike = BTreeMap::new();
+    for (name, module) in modules {
+        let mut shape = module.text.replace(name, "?");
+        let files: Vec<&str> = memory_files(&module.text).collect();
+        if files.is_empty() {
+            continue;
+        }
+        for file in files {
+            shape = shape.replace(file, "?");
+        }
+        match first.get(&shape) {
+            Some(other) => {
+                alike.insert(name.clone(), (*other).to_string());
+            }
+            None => {
+                first.insert(shape, name);
+            }
+        }
+    }
+    alike
 }
 
 /// A module's head, enough for a black box: up to the end of the port list.
@@ -213,6 +248,24 @@ mod tests {
         );
         // The leaves inside the rows belong to the rows' unit.
         assert_eq!(design().instances()["leaf"], 5);
+    }
+
+    #[test]
+    fn roms_that_differ_in_contents_only_are_one_unit() {
+        let rom = |n: usize, width: usize| {
+            let text = format!(
+                "module rom_{n} (\n    input wire clk\n);\n    reg [{width}:0] w [0:3];\n    initial $readmemh(\"rom_{n}.mem\", w);\nendmodule\n"
+            );
+            (format!("rom_{n}.v"), text)
+        };
+        let filler = "    // filler\n".repeat(FLAT_BYTES / 14);
+        let top = format!(
+            "module top (\n    input wire clk\n);\n{filler}    rom_0 u_0 (\n    );\n    rom_1 u_1 (\n    );\n    rom_2 u_2 (\n    );\nendmodule\n"
+        );
+        let files = [rom(0, 7), rom(1, 7), rom(2, 8), ("top.v".into(), top)];
+        let units = Hierarchy::new(&files, "top").expect("complete").units();
+        let shown: Vec<_> = units.iter().map(|(u, n)| (u.top.as_str(), *n)).collect();
+        assert_eq!(shown, [("rom_0", 2), ("rom_2", 1), ("top", 1)]);
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub mod netlist;
 pub mod run;
 pub mod yosys;
 
+#[cfg(test)]
+mod tests;
+
 /// The one release whose figures this project quotes.
 pub const YOSYS_VERSION: &str = "0.70";
 

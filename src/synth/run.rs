@@ -18,6 +18,8 @@ pub struct Synthesised {
     pub module: String,
     /// Instances in the design, those inside other units not counted.
     pub instances: usize,
+    /// Modules that differ only in the contents of a ROM and are counted with this one.
+    pub alike: Vec<String>,
     /// Modules that were flattened into it.
     pub flattened: Vec<String>,
     /// Of one instance, black boxes apart.
@@ -87,10 +89,16 @@ pub fn synthesise(
     let mut results = vec![];
     for ((unit, instances), netlist) in units.iter().zip(netlists.values()) {
         let (counts, unknown) = netlist.counts(&unit.boxes);
+        let alike = hierarchy
+            .alike
+            .iter()
+            .filter(|(_, first)| **first == unit.top);
+        let alike: Vec<String> = alike.map(|(name, _)| name.clone()).collect();
         let summary = analyse(netlist, &summaries);
         results.push(Synthesised {
             module: unit.top.clone(),
             instances: *instances,
+            alike: alike.clone(),
             flattened: unit
                 .modules
                 .iter()
@@ -103,6 +111,9 @@ pub fn synthesise(
             widest: netlist.widest(),
             unknown,
         });
+        for name in alike {
+            summaries.insert(name, summary.clone());
+        }
         summaries.insert(unit.top.clone(), summary);
     }
     Ok(results)

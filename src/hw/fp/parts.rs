@@ -55,7 +55,8 @@ impl<'m> Fields<'m> {
 }
 
 /// Number of leading zeros of `x`, `ceil(log2(w))` bits; all ones pattern of the padded width
-/// minus one where `x` is zero. A tree: depth grows with the logarithm of the width.
+/// minus one where `x` is zero. A tree of four branches a node, which is two look-up tables deep:
+/// four levels for 28 bits where a tree of two has eight.
 pub fn leading_zeros<'m>(x: Sig<'m>) -> Sig<'m> {
     let m = x.module();
     let size = x.width().next_power_of_two();
@@ -64,20 +65,47 @@ pub fn leading_zeros<'m>(x: Sig<'m>) -> Sig<'m> {
         0 => x,
         n => m.cat(&[x, m.lit((1 << n) - 1, n)]),
     };
-    tree(padded).1
+    match tree(padded).1 {
+        Some(count) => count,
+        None => m.lit(0, 1),
+    }
 }
 
-/// (any bit set, leading zeros) of a word whose width is a power of two.
-fn tree<'m>(x: Sig<'m>) -> (Sig<'m>, Sig<'m>) {
+/// (any bit set, leading zeros) of a word whose width is a power of two; a single bit has no count.
+fn tree<'m>(x: Sig<'m>) -> (Sig<'m>, Option<Sig<'m>>) {
     let m = x.module();
-    if x.width() == 2 {
-        return (x.or_reduce(), !x.bit(1));
+    let width = x.width();
+    if width == 1 {
+        return (x, None);
     }
-    let half = x.width() / 2;
-    let (high_any, high) = tree(x.slice(x.width() - 1, half));
-    let (low_any, low) = tree(x.trunc(half));
-    let count = m.cat(&[!high_any, m.mux(high_any, high, low)]);
-    (high_any | low_any, count)
+    // Two branches at the top where the width is no power of four.
+    let branches = if width.trailing_zeros().is_multiple_of(2) {
+        4
+    } else {
+        2
+    };
+    let part = width / branches;
+    let parts: Vec<_> = (0..branches)
+        .map(|k| tree(x.slice(width - 1 - k * part, width - (k + 1) * part)))
+        .collect();
+    let any = parts.iter().skip(1).fold(parts[0].0, |all, p| all | p.0);
+    let which = match parts[..] {
+        [a, _] => !a.0,
+        [a, b, c, _] => m.cat(&[!(a.0 | b.0), !a.0 & (b.0 | !c.0)]),
+        _ => x,
+    };
+    let below = parts
+        .iter()
+        .rev()
+        .skip(1)
+        .fold(parts[parts.len() - 1].1, |rest, p| {
+            Some(m.mux(p.0, p.1?, rest?))
+        });
+    let count = match below {
+        Some(below) => m.cat(&[which, below]),
+        None => which,
+    };
+    (any, Some(count))
 }
 
 /// What overrides a rounded number: the first that holds wins.

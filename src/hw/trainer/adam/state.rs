@@ -251,7 +251,9 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
         .collect();
     starts.push(m.lit(never, address + 1));
     let next_row = addr_q.zext(address + 1).add_const(1);
-    let begins = next_row.eq(m.select(begun.q(), &starts)).named("begins");
+    // The selection is one cycle late; rows follow each other at a distance of B >= 2 cycles.
+    let next_start = m.reg_next("next_start_q", m.select(begun.q(), &starts)).q();
+    let begins = next_row.eq(next_start).named("begins");
     let at_zero = m.lit((bases[0].0 == 0) as u128, 1);
     let tensor_first = m.reg("tensor_first_q", 1);
     let row_moves = begin | row_end_write;

@@ -1,7 +1,10 @@
 // The part of a DSP48E2 that nf_mac_cell uses: A * B through one register each, MREG, and
 // P <= W + X + Y + Z without carries. Anything else stops the simulation.
+// The file is named for what it is; the module has the name of the primitive.
 /* verilator lint_off DECLFILENAME */
+// Ports and parameters of the primitive that the modelled part does not read.
 /* verilator lint_off UNUSED */
+// Outputs of the primitive that the modelled part does not have.
 /* verilator lint_off UNDRIVEN */
 module DSP48E2 #(
   parameter AMULTSEL = "A", parameter BMULTSEL = "B",
