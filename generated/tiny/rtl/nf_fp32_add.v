@@ -77,35 +77,37 @@ module nf_fp32_add (
 
     // Stage 4: count leading zeros
     wire [31:0] zeros_cat = {sum_q, 4'd15};
-    wire zeros_any = |sum_q[27:26];
-    wire zeros_or = zeros_any | (|sum_q[25:24]);
-    wire zeros_any2 = |sum_q[23:22];
-    wire [1:0] zeros_mux = zeros_or ? {!zeros_any, zeros_any ? !sum_q[27] : !sum_q[25]} :
-        {!zeros_any2, zeros_any2 ? !sum_q[23] : !sum_q[21]};
-    wire zeros_or2 = zeros_or | (zeros_any2 | (|sum_q[21:20]));
-    wire zeros_any3 = |sum_q[19:18];
-    wire zeros_or3 = zeros_any3 | (|sum_q[17:16]);
-    wire zeros_any4 = |sum_q[15:14];
-    wire [1:0] zeros_mux2 = zeros_or3 ? {!zeros_any3, zeros_any3 ? !sum_q[19] : !sum_q[17]} :
-        {!zeros_any4, zeros_any4 ? !sum_q[15] : !sum_q[13]};
-    wire zeros_or4 = zeros_or2 | (zeros_or3 | (zeros_any4 | (|sum_q[13:12])));
-    wire zeros_any5 = |zeros_cat[15:14];
-    wire zeros_or5 = zeros_any5 | (|zeros_cat[13:12]);
-    wire zeros_any6 = |zeros_cat[11:10];
-    wire [1:0] zeros_mux3 = zeros_or5 ? {!zeros_any5, zeros_any5 ? !zeros_cat[15] : !zeros_cat[13]}
-        : {!zeros_any6, zeros_any6 ? !zeros_cat[11] : !zeros_cat[9]};
-    wire zeros_or6 = zeros_or5 | (zeros_any6 | (|zeros_cat[9:8]));
-    wire zeros_any7 = |zeros_cat[7:6];
-    wire zeros_or7 = zeros_any7 | (|zeros_cat[5:4]);
-    wire zeros_any8 = |zeros_cat[3:2];
-    wire [1:0] zeros_mux4 = zeros_or7 ? {!zeros_any7, zeros_any7 ? !zeros_cat[7] : !zeros_cat[5]} :
-        {!zeros_any8, zeros_any8 ? !zeros_cat[3] : !zeros_cat[1]};
-    wire [3:0] zeros_mux5 = zeros_or4 ? {!zeros_or2, zeros_or2 ? {!zeros_or, zeros_mux} :
-        {!zeros_or3, zeros_mux2}} : {!zeros_or6, zeros_or6 ? {!zeros_or5, zeros_mux3} :
-        {!zeros_or7, zeros_mux4}};
+    wire zeros_or = sum_q[27] | sum_q[26];
+    wire zeros_or2 = zeros_or | sum_q[25] | sum_q[24];
+    wire zeros_or3 = sum_q[23] | sum_q[22];
+    wire zeros_or4 = zeros_or3 | sum_q[21] | sum_q[20];
+    wire zeros_or5 = sum_q[19] | sum_q[18];
+    wire zeros_or6 = zeros_or5 | sum_q[17] | sum_q[16];
+    wire zeros_or7 = sum_q[15] | sum_q[14];
+    wire zeros_or8 = zeros_or2 | zeros_or4;
+    wire zeros_or9 = zeros_or8 | zeros_or6 | (zeros_or7 | sum_q[13] | sum_q[12]);
+    wire [1:0] zeros_mux = zeros_or6 ? {!zeros_or5, !sum_q[19] & (sum_q[18] | !sum_q[17])} :
+        {!zeros_or7, !sum_q[15] & (sum_q[14] | !sum_q[13])};
+    wire [1:0] zeros_mux2 = zeros_or2 ? {!zeros_or, !sum_q[27] & (sum_q[26] | !sum_q[25])} :
+        zeros_or4 ? {!zeros_or3, !sum_q[23] & (sum_q[22] | !sum_q[21])} : zeros_mux;
+    wire zeros_or10 = zeros_cat[15] | zeros_cat[14];
+    wire zeros_or11 = zeros_or10 | zeros_cat[13] | zeros_cat[12];
+    wire zeros_or12 = zeros_cat[11] | zeros_cat[10];
+    wire zeros_or13 = zeros_or12 | zeros_cat[9] | zeros_cat[8];
+    wire zeros_or14 = zeros_cat[7] | zeros_cat[6];
+    wire zeros_or15 = zeros_or14 | zeros_cat[5] | zeros_cat[4];
+    wire [1:0] zeros_mux3 = zeros_or15 ? {!zeros_or14, !zeros_cat[7] & (zeros_cat[6] |
+        !zeros_cat[5])} : {!(zeros_cat[3] | zeros_cat[2]), !zeros_cat[3] & (zeros_cat[2] |
+        !zeros_cat[1])};
+    wire [1:0] zeros_mux4 = zeros_or11 ? {!zeros_or10, !zeros_cat[15] & (zeros_cat[14] |
+        !zeros_cat[13])} : zeros_or13 ? {!zeros_or12, !zeros_cat[11] & (zeros_cat[10] |
+        !zeros_cat[9])} : zeros_mux3;
+    wire [3:0] zeros_mux5 = zeros_or9 ? {!zeros_or8, !zeros_or2 & (zeros_or4 | !zeros_or6),
+        zeros_mux2} : {!(zeros_or11 | zeros_or13), !zeros_or11 & (zeros_or13 | !zeros_or15),
+        zeros_mux4};
 
     always @(posedge clk) begin
-        zeros_q <= {!zeros_or4, zeros_mux5};
+        zeros_q <= {!zeros_or9, zeros_mux5};
         sum_q2 <= sum_q;
         zero_q <= zero_d;
         zero_q2 <= zero_q;

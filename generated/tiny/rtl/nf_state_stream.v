@@ -100,6 +100,7 @@ module nf_state_stream (
     reg [7:0] emax_q;
     reg row_end_q;
     reg [2:0] begun_q;
+    reg [9:0] next_start_q;
     reg tensor_first_q;
     reg exp_we_q;
     reg [2:0] exp_id_q;
@@ -264,18 +265,18 @@ module nf_state_stream (
     // Exponents of written weights: one update per address
     wire [7:0] emax_d = (!q_q & !lane_q) ? data_q[14:7] : (emax_q < data_q[14:7]) ? data_q[14:7] :
         emax_q;
-    reg [9:0] begins_sel;
+    reg [9:0] next_start_d;
     always @* begin
         case (begun_q)
-            3'd0: begins_sel = 10'd0;
-            3'd1: begins_sel = 10'd256;
-            3'd2: begins_sel = 10'd304;
-            3'd3: begins_sel = 10'd320;
-            3'd4: begins_sel = 10'd352;
-            default: begins_sel = 10'd1023;
+            3'd0: next_start_d = 10'd0;
+            3'd1: next_start_d = 10'd256;
+            3'd2: next_start_d = 10'd304;
+            3'd3: next_start_d = 10'd320;
+            3'd4: next_start_d = 10'd352;
+            default: next_start_d = 10'd1023;
         endcase
     end
-    wire begins = ({1'b0, addr_q} + 10'd1) == begins_sel;
+    wire begins = ({1'b0, addr_q} + 10'd1) == next_start_q;
     wire begun_en = begin_now | row_end_q;
     reg [2:0] exp_id_d;
     always @* begin
@@ -313,6 +314,7 @@ module nf_state_stream (
     end
 
     always @(posedge clk) begin
+        next_start_q <= next_start_d;
         exp_id_q <= exp_id_d;
         exp_first_q <= tensor_first_q;
     end
