@@ -106,7 +106,7 @@ enum Verb {
     Plot(plot::PlotArgs),
     /// Time a training step of the reference trainer
     Bench(bench::BenchArgs),
-    /// The paper, its author's board, peers and this project in one table, each figure with its kind
+    /// Figures of the paper, its author's board, peers and this project, each with its kind
     Compare(compare::CompareArgs),
     /// Check a model and show its resolved settings, its size and its vocabulary budget
     Check(check::Args),
