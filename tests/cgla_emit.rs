@@ -1,5 +1,7 @@
 //! The emitted array: files, lint, test bench, Vivado scripts, software.
 
+#[path = "support/cc.rs"]
+mod cc;
 #[path = "support/tools.rs"]
 mod tools;
 
@@ -279,22 +281,14 @@ fn the_software_compiles() {
         .write(folder.path())
         .expect("written");
     let software = folder.path().join("software");
-    if let Some(cc) = tools::tool("cc") {
+    if let Some(compiler) = tools::tool("cc") {
         let check = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/tests/support/cgla_driver_check.c"
         );
         let program = folder.path().join("check");
-        let built = Command::new(cc)
-            .args([
-                "-std=c99",
-                "-pedantic",
-                "-Wall",
-                "-Wextra",
-                "-Wconversion",
-                "-Werror",
-                "-I",
-            ])
+        let built = cc::strict(&compiler)
+            .arg("-I")
             .arg(&software)
             .arg(software.join("nf_cgla_driver.c"))
             .arg(check)

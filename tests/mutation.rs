@@ -14,7 +14,7 @@ use nfgen::reference::{State, Trainer};
 use nfgen::sim::compare::{compare, to_words};
 use nfgen::sim::cosim::{self, Stimulus};
 use nfgen::sim::mutate::{self, ARGUMENT, Site};
-use nfgen::sim::trainer::{self as sim, Session, SimError};
+use nfgen::sim::trainer::{self as sim, Session};
 use nfgen::trainer::layout::state_to_beats;
 use nfgen::trainer::plan::Plan;
 use rand::{RngExt, SeedableRng};
@@ -27,20 +27,21 @@ const LARGEST_BLOCK: usize = 24;
 /// Share of them that must be noticed.
 const BAR: f64 = 0.95;
 
+/// What gave a mutant away: a wrong word, or a transaction that failed.
+type Noticed = Box<dyn std::error::Error>;
+
 /// Drives everything a user can see and says what was wrong first.
-fn wrong(plan: &Plan, core: &Core, model: &sim::Model, stalls: f64) -> Result<(), String> {
+fn wrong(plan: &Plan, core: &Core, model: &sim::Model, stalls: f64) -> Result<(), Noticed> {
     let config = &plan.model;
-    let noticed = |e: SimError| e.to_string();
-    let driver_noticed = |e: nfgen::sim::driver::DriverError| e.to_string();
     let same = |what: &str, got: u32, want: u32| {
         (got == want)
             .then_some(())
-            .ok_or_else(|| format!("{what} {got:#x} for {want:#x}"))
+            .ok_or_else(|| Noticed::from(format!("{what} {got:#x} for {want:#x}")))
     };
     let register = |name: &str| core.registers.find(name).expect("a register").offset;
     let mut options = machine::options(stalls, 7);
     options.limit = Some(4 * plan.cycles_per_sample() as u32);
-    let mut session = Session::start(plan, model, &options).map_err(noticed)?;
+    let mut session = Session::start(plan, model, &options)?;
 
     // Registers: every readable one at reset, strobes, refusals.
     let driver = session.driver();
@@ -50,7 +51,7 @@ fn wrong(plan: &Plan, core: &Core, model: &sim::Model, stalls: f64) -> Result<()
         .iter()
         .filter(|r| r.name != "STATUS")
     {
-        let value = driver.read_register(r.offset).map_err(driver_noticed)?;
+        let value = driver.read_register(r.offset)?;
         same(r.name, value, r.reset)?;
     }
     let scratch = register("SCRATCH");
@@ -59,37 +60,27 @@ fn wrong(plan: &Plan, core: &Core, model: &sim::Model, stalls: f64) -> Result<()
         (0xAABB_CCDD, 0b0101, 0x11BB_33DD),
         (0x5566_7788, 0b1010, 0x55BB_77DD),
     ] {
-        driver
-            .write_register_raw(scratch, value, strobe)
-            .map_err(driver_noticed)?;
-        same(
-            "SCRATCH",
-            driver.read_register(scratch).map_err(driver_noticed)?,
-            want,
-        )?;
+        driver.write_register_raw(scratch, value, strobe)?;
+        same("SCRATCH", driver.read_register(scratch)?, want)?;
     }
-    let refused = driver
-        .write_register_raw(register("ID"), 1, 0xF)
-        .map_err(driver_noticed)?;
+    let refused = driver.write_register_raw(register("ID"), 1, 0xF)?;
     same("response", refused, 2)?;
-    let unmapped = driver.read_register_raw(0xFFC).map_err(driver_noticed)?.1;
+    let unmapped = driver.read_register_raw(0xFFC)?.1;
     same("response", unmapped, 2)?;
 
     // Training through warm-up and decay, every word after every sample.
     let state = State::init(config);
     let samples = machine::windows(config, 5);
     let mut reference = Trainer::new(config, state.clone(), 1).expect("a trainer");
-    session
-        .write_state(&to_words(config, &state))
-        .map_err(noticed)?;
+    session.write_state(&to_words(config, &state))?;
     for (n, window) in samples[..4].iter().enumerate() {
-        let packet = session.train(window).map_err(noticed)?;
+        let packet = session.train(window)?;
         let expected = reference.step(window).expect("a step");
         same("loss", packet[0], expected.loss.to_bits())?;
         same("loss_q24", packet[1], expected.loss_q24 as u32)?;
         same("correct", packet[3], expected.correct as u32)?;
         same("step", packet[4], n as u32 + 1)?;
-        let got = session.read_state().map_err(noticed)?;
+        let got = session.read_state()?;
         let comparison = compare(
             config,
             n as u32 + 1,
@@ -97,11 +88,11 @@ fn wrong(plan: &Plan, core: &Core, model: &sim::Model, stalls: f64) -> Result<()
             &got,
         );
         if let Some(first) = comparison.first {
-            return Err(format!("{} {} differs", first.tensor, first.word));
+            return Err(format!("{} {} differs", first.tensor, first.word).into());
         }
         let cycles = f64::from(packet[5]) / plan.cycles_per_sample() as f64;
         if (cycles - 1.0).abs() > 0.02 {
-            return Err(format!("{cycles:.3} of the planned cycles"));
+            return Err(format!("{cycles:.3} of the planned cycles").into());
         }
     }
     let driver = session.driver();
@@ -110,18 +101,14 @@ fn wrong(plan: &Plan, core: &Core, model: &sim::Model, stalls: f64) -> Result<()
         ("SEED", to_words(config, &state).seed),
         ("IRQ_STATUS", 1),
     ] {
-        let got = driver
-            .read_register(register(name))
-            .map_err(driver_noticed)?;
+        let got = driver.read_register(register(name))?;
         same(name, got, want)?;
     }
     // Forward only, with the logits of a position.
     let position = config.seq_len - 2;
     let driver = session.driver();
-    driver
-        .write_register(register("LOGIT_POSITION"), position as u32)
-        .map_err(driver_noticed)?;
-    let packet = session.evaluate(&samples[4]).map_err(noticed)?;
+    driver.write_register(register("LOGIT_POSITION"), position as u32)?;
+    let packet = session.evaluate(&samples[4])?;
     let logits = reference
         .logits(&samples[4][..config.seq_len])
         .expect("logits");
@@ -139,46 +126,30 @@ fn wrong(plan: &Plan, core: &Core, model: &sim::Model, stalls: f64) -> Result<()
             window.pop();
         }
         let driver = session.driver();
-        driver
-            .write_register(register("IRQ_ENABLE"), 3)
-            .map_err(driver_noticed)?;
-        driver
-            .write_register(register("IRQ_STATUS"), 3)
-            .map_err(driver_noticed)?;
-        driver.send_tokens(&window).map_err(driver_noticed)?;
-        driver.wait_interrupt(10_000).map_err(driver_noticed)?;
-        let status = driver
-            .read_register(register("STATUS"))
-            .map_err(driver_noticed)?;
+        driver.write_register(register("IRQ_ENABLE"), 3)?;
+        driver.write_register(register("IRQ_STATUS"), 3)?;
+        driver.send_tokens(&window)?;
+        driver.wait_interrupt(10_000)?;
+        let status = driver.read_register(register("STATUS"))?;
         same("error flags", status >> 4 & 7, 2)?;
         if driver.receive_result(5_000).is_ok() {
             return Err("a result of a bad sample".into());
         }
-        driver
-            .write_register(register("CONTROL"), 16)
-            .map_err(driver_noticed)?;
-        let status = driver
-            .read_register(register("STATUS"))
-            .map_err(driver_noticed)?;
+        driver.write_register(register("CONTROL"), 16)?;
+        let status = driver.read_register(register("STATUS"))?;
         same("error flags", status >> 4 & 7, 0)?;
     }
     // A state stream that ends early is refused, and the core goes on.
     let mut beats = state_to_beats(&plan.weights, &to_words(config, reference.state()));
     beats.truncate(beats.len() / 2);
     let driver = session.driver();
-    driver
-        .write_register(register("IRQ_STATUS"), 3)
-        .map_err(driver_noticed)?;
-    driver
-        .write_register(register("CONTROL"), 8)
-        .map_err(driver_noticed)?;
-    driver.send_state(&beats).map_err(driver_noticed)?;
-    driver.wait_interrupt(10_000).map_err(driver_noticed)?;
-    let status = driver
-        .read_register(register("STATUS"))
-        .map_err(driver_noticed)?;
+    driver.write_register(register("IRQ_STATUS"), 3)?;
+    driver.write_register(register("CONTROL"), 8)?;
+    driver.send_state(&beats)?;
+    driver.wait_interrupt(10_000)?;
+    let status = driver.read_register(register("STATUS"))?;
     same("error flags", status >> 4 & 7, 4)?;
-    session.driver().counters().map_err(driver_noticed)?;
+    session.driver().counters()?;
     Ok(())
 }
 

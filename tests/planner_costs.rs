@@ -1,29 +1,16 @@
 //! The planner's cycle model against the latencies that the hardware derives from its own stages.
 
-use nfgen::config::{ModelConfig, load_model};
+use nfgen::config::{Device, ModelConfig, load_model};
 use nfgen::hw::trainer::adam::config::AdamConfig;
 use nfgen::hw::trainer::mat::MatTiming;
 use nfgen::hw::trainer::vec::{start_to_ready, start_to_retire};
 use nfgen::trainer::cycles::Costs;
 use nfgen::trainer::encode::encode_adam;
 use nfgen::trainer::isa::{Post, Reduce};
-use nfgen::trainer::plan::{Options, Plan, Resources, Target};
+use nfgen::trainer::plan::{Options, Plan, Target};
 
 fn plan(model: &ModelConfig, array: usize) -> Plan {
-    let much = 1e12;
-    let target = Target {
-        name: "cycles".into(),
-        available: Resources {
-            lut: much,
-            ff: much,
-            dsp: much,
-            bram36: much,
-            uram: 0.0,
-            lutram_bits: much,
-        },
-        lut_share: 1.0,
-        clock_mhz: 100.0,
-    };
+    let target = Target::of(&Device::boundless(), 100);
     let options = Options {
         array: Some(array),
         ..Options::default()

@@ -1,6 +1,8 @@
 //! The generated software: the C driver compiles without a warning and runs, the Python class compiles, the make and
 //! FuseSoC files name files that exist.
 
+#[path = "support/cc.rs"]
+mod cc;
 #[path = "support/design.rs"]
 mod design;
 #[path = "support/tools.rs"]
@@ -29,22 +31,15 @@ fn succeeds(command: &mut Command) -> String {
 
 #[test]
 fn the_c_driver_compiles_cleanly_and_works() {
-    let Some(cc) = tools::tool("cc") else { return };
+    let Some(compiler) = tools::tool("cc") else {
+        return;
+    };
     let folder = emitted();
     let software = folder.path().join("software");
     let program = folder.path().join("check");
     succeeds(
-        Command::new(cc)
-            .args([
-                "-std=c99",
-                "-pedantic",
-                "-Wall",
-                "-Wextra",
-                "-Wconversion",
-                "-Werror",
-                "-O1",
-                "-I",
-            ])
+        cc::strict(&compiler)
+            .arg("-I")
             .arg(&software)
             .arg(software.join("nf_driver.c"))
             .arg(CHECK)

@@ -41,6 +41,20 @@ fn start(folder: &Path, arguments: &[&str]) -> Child {
         .expect("nfgen runs")
 }
 
+/// The first 10 of 30 samples, saved in `run`.
+fn first_third(folder: &Path, model: &str, text: &str) {
+    let ran = train_first_third(folder, model, text);
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+/// The command of [`first_third`], which a second time must be refused.
+fn train_first_third(folder: &Path, model: &str, text: &str) -> Ran {
+    let train = format!("train --model {model} --samples 30 --stop-after 10 -o run --corpus");
+    let mut arguments: Vec<&str> = train.split(' ').collect();
+    arguments.push(text);
+    nfgen(folder, &arguments)
+}
+
 /// Refused: exit code 2 and a diagnostic that holds `what`, without a panic.
 fn refused(ran: &Ran, what: &str) {
     assert_eq!(ran.code, 2, "{ran:?}");
@@ -161,6 +175,7 @@ fn an_interrupt_saves_and_files_follow_the_umask() {
         .expect("bash runs");
     let run = home.path().join("run");
     while !run.join("checkpoint.safetensors").exists() {
+        assert_eq!(child.try_wait().expect("status"), None, "it ended early");
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_millis(300));
@@ -188,20 +203,7 @@ fn an_interrupt_saves_and_files_follow_the_umask() {
 fn a_full_disk_keeps_the_last_checkpoint() {
     let home = tempfile::tempdir().expect("temporary folder");
     let text = corpus(home.path());
-    let train = [
-        "train",
-        "--model",
-        "small",
-        "--samples",
-        "30",
-        "--stop-after",
-        "10",
-        "--corpus",
-        &text,
-        "-o",
-        "run",
-    ];
-    assert_eq!(nfgen(home.path(), &train).code, 0);
+    first_third(home.path(), "small", &text);
     let run = home.path().join("run");
     let before = fs::read(run.join("checkpoint.safetensors")).expect("checkpoint");
     let limited = |rest: &str| {
@@ -241,21 +243,7 @@ fn a_full_disk_keeps_the_last_checkpoint() {
 fn wrong_input_is_refused_and_writes_nothing() {
     let home = tempfile::tempdir().expect("temporary folder");
     let text = corpus(home.path());
-    let train = [
-        "train",
-        "--model",
-        "tiny",
-        "--samples",
-        "30",
-        "--stop-after",
-        "10",
-        "--corpus",
-        &text,
-        "-o",
-        "run",
-    ];
-    let ran = nfgen(home.path(), &train);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    first_third(home.path(), "tiny", &text);
     let checkpoint = home.path().join("run/checkpoint.safetensors");
     let good = fs::read(&checkpoint).expect("checkpoint");
 
@@ -271,7 +259,7 @@ fn wrong_input_is_refused_and_writes_nothing() {
     assert!(good == fs::read(&checkpoint).expect("checkpoint"));
 
     // A second run in the same folder, and one whose folder is a file.
-    refused(&nfgen(home.path(), &train), "--resume");
+    refused(&train_first_third(home.path(), "tiny", &text), "--resume");
     let ran = nfgen(
         home.path(),
         &[

@@ -7,9 +7,7 @@ use super::{DeviceArgs, Exit, ModelArgs, Output};
 use crate::config::schema::grouped;
 use crate::config::{Device, ModelConfig, VocabularyBudget, require_hardware};
 use crate::diag::{Diagnostic, Problems};
-use crate::trainer::plan::{
-    LUT_SHARE, MemoryKind, Options, Plan, PlanError, Resources, Target, nearest,
-};
+use crate::trainer::plan::{MemoryKind, Options, Plan, PlanError, Target, nearest};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -67,7 +65,8 @@ impl MachineArgs {
     /// Plans `model` for `device`. A plan that does not fit is returned like any other.
     pub fn plan(&self, model: &ModelConfig, device: &Device) -> Result<Plan, Problems> {
         require_hardware(model)?;
-        Plan::new(model, &self.target(device), &self.options()).map_err(|e| problem(&e).into())
+        let target = Target::of(device, self.clock_mhz(device));
+        Plan::new(model, &target, &self.options()).map_err(|e| problem(&e).into())
     }
 
     fn options(&self) -> Options {
@@ -75,22 +74,6 @@ impl MachineArgs {
             array: self.array,
             adam_lanes: self.adam_lanes,
             groups: self.groups,
-        }
-    }
-
-    fn target(&self, device: &Device) -> Target {
-        Target {
-            name: device.name.clone(),
-            available: Resources {
-                lut: device.lut as f64,
-                ff: device.ff as f64,
-                dsp: device.dsp as f64,
-                bram36: device.bram36 as f64,
-                uram: device.uram as f64,
-                lutram_bits: device.distributed_ram_bits as f64,
-            },
-            lut_share: LUT_SHARE,
-            clock_mhz: self.clock_mhz(device) as f64,
         }
     }
 }
@@ -155,7 +138,7 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     } else {
         nearest(
             &model,
-            &args.machine.target(&device),
+            &Target::of(&device, args.machine.clock_mhz(&device)),
             &args.machine.options(),
         )
         .map_err(|e| problem(&e))?

@@ -1,6 +1,6 @@
 //! `nfgen sim`: trains in simulated RTL and compares every word with the reference.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -283,7 +283,7 @@ fn windows(args: &Args, model: &ModelConfig) -> Result<Vec<Vec<u32>>, Problems> 
         .collect())
 }
 
-fn read_rtl(folder: &PathBuf) -> Result<Vec<(String, String)>, Problems> {
+fn read_rtl(folder: &Path) -> Result<Vec<(String, String)>, Problems> {
     let refuse = |problem: String| {
         Problems::from(Diagnostic::new(
             "nf::sim::rtl",

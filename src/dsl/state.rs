@@ -442,7 +442,7 @@ impl Module {
         }
         if spec
             .write_lane
-            .is_some_and(|l| l == 0 || spec.width % l != 0)
+            .is_some_and(|l| l == 0 || !spec.width.is_multiple_of(l))
         {
             self.report(format!(
                 "memory `{name}`: {} bits are no whole number of write lanes",

@@ -21,7 +21,7 @@ fn memory(name: &str, spec: MemSpec) -> Arc<ModuleDef> {
 
 fn rom(name: &str) -> Arc<ModuleDef> {
     let m = Module::new(name);
-    let words = (0..512u128).map(|v| v * v * 37 & 0xf_ffff);
+    let words = (0..512u128).map(|v| (v * v * 37) & 0xf_ffff);
     let rom = m.mem(
         "squares",
         MemSpec {

@@ -84,8 +84,8 @@ pub fn softmax(s: &Mat, causal: bool) -> Mat {
         let row = &s.a[i * s.c..][..n];
         let m = row.iter().cloned().fold(f64::MIN, f64::max);
         let sum: f64 = row.iter().map(|x| (x - m).exp()).sum();
-        for j in 0..n {
-            p.a[i * s.c + j] = (row[j] - m).exp() / sum;
+        for (j, x) in row.iter().enumerate() {
+            p.a[i * s.c + j] = (x - m).exp() / sum;
         }
     }
     p
@@ -129,14 +129,14 @@ pub fn layernorm(x: &Mat, g: &[f64], b: &[f64]) -> (Mat, Mat, Vec<f64>) {
 pub fn layernorm_back(dn: &Mat, xhat: &Mat, rstd: &[f64], g: &[f64]) -> (Mat, Vec<f64>, Vec<f64>) {
     let (mut dx, d) = (dn.clone(), dn.c);
     let (mut dg, mut db) = (vec![0.0; d], vec![0.0; d]);
-    for i in 0..dn.r {
+    for (i, rstd) in rstd[..dn.r].iter().enumerate() {
         let (dn, xh) = (&dn.a[i * d..][..d], &xhat.a[i * d..][..d]);
         let c1 = (0..d).map(|j| dn[j] * g[j]).sum::<f64>() / d as f64;
         let c2 = (0..d).map(|j| dn[j] * g[j] * xh[j]).sum::<f64>() / d as f64;
         for j in 0..d {
             dg[j] += dn[j] * xh[j];
             db[j] += dn[j];
-            dx.a[i * d + j] = (dn[j] * g[j] - c1 - xh[j] * c2) * rstd[i];
+            dx.a[i * d + j] = (dn[j] * g[j] - c1 - xh[j] * c2) * rstd;
         }
     }
     (dx, dg, db)
@@ -157,11 +157,11 @@ pub fn gradients(model: &ModelConfig, w: &[Vec<f64>], window: &[u32]) -> (f64, V
     let s_scale = 1.0 / (dh as f64).sqrt();
     let e = mat(TensorId::Embedding);
     let mut x = Mat::new(t, d);
-    for i in 0..t {
+    for (i, &token) in window[..t].iter().enumerate() {
         for j in 0..d {
             let angle = i as f64 / 10_000f64.powf(2.0 * (j / 2) as f64 / d as f64);
             let pe = if j % 2 == 0 { angle.sin() } else { angle.cos() };
-            x.a[i * d + j] = e.a[window[i] as usize * d + j] + pe;
+            x.a[i * d + j] = e.a[token as usize * d + j] + pe;
         }
     }
     struct Kept {
@@ -245,9 +245,9 @@ pub fn gradients(model: &ModelConfig, w: &[Vec<f64>], window: &[u32]) -> (f64, V
         set(TensorId::Ln1Beta(l), db);
         dx = back.add(&dx);
     }
-    for i in 0..t {
+    for (i, &token) in window[..t].iter().enumerate() {
         for j in 0..d {
-            de.a[window[i] as usize * d + j] += dx.a[i * d + j];
+            de.a[token as usize * d + j] += dx.a[i * d + j];
         }
     }
     grads[0] = de.a;

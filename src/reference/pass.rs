@@ -62,12 +62,15 @@ pub(crate) struct Pass<'a> {
     pub gradient: bool,
     /// Scalars of the update that follows each gradient; `None` keeps the gradients only.
     pub update: Option<StepScalars>,
-    pub trace: Option<&'a (dyn Fn(&str, [usize; 2], &[f32]) + Sync)>,
+    pub trace: Option<&'a SharedTrace<'a>>,
 }
 
 // SAFETY: the pointers of `tensors` are used by the rules of the pass: each element is written by
 // one thread, in a phase in which no other thread reads it.
 unsafe impl Sync for Pass<'_> {}
+
+/// [`Trace`] as the threads of a pass share it.
+pub(crate) type SharedTrace<'a> = dyn Fn(&str, [usize; 2], &[f32]) + Sync + 'a;
 
 /// One thread of a pass.
 pub(crate) struct Lane<'a> {

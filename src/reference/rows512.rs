@@ -7,17 +7,8 @@
 use super::functions::Functions;
 use super::rows::Norm;
 use super::simd::Grid;
-use super::simd::x86::ftz512;
+use super::simd::x86::{LANES, add, lanes, mul, sub};
 use std::arch::x86_64::*;
-
-/// Elements of a vector.
-const LANES: usize = 16;
-
-/// The lowest `n` lanes.
-#[inline(always)]
-fn lanes(n: usize) -> u16 {
-    if n >= LANES { !0 } else { (1u16 << n) - 1 }
-}
 
 #[inline(always)]
 unsafe fn ftz8(x: __m256) -> __m256 {
@@ -54,27 +45,6 @@ unsafe fn combine(s: __m256) -> f32 {
         let one = _mm_add_ss(two, _mm_movehdup_ps(two));
         crate::num::fp32::ftz(_mm_cvtss_f32(one))
     }
-}
-
-/// `fl(a * b)`.
-#[inline(always)]
-unsafe fn mul(a: __m512, b: __m512) -> __m512 {
-    // SAFETY: register operations; the caller enabled AVX-512.
-    unsafe { ftz512(_mm512_mul_ps(a, b)) }
-}
-
-/// `fl(a + b)`.
-#[inline(always)]
-unsafe fn add(a: __m512, b: __m512) -> __m512 {
-    // SAFETY: as above.
-    unsafe { ftz512(_mm512_add_ps(a, b)) }
-}
-
-/// `fl(a - b)`.
-#[inline(always)]
-unsafe fn sub(a: __m512, b: __m512) -> __m512 {
-    // SAFETY: as above.
-    unsafe { ftz512(_mm512_sub_ps(a, b)) }
 }
 
 /// Larger exponent fields, in place.

@@ -1,7 +1,7 @@
 //! [`super::update8`] in AVX-512: a block of moments is three vectors, so the compiler's own
 //! vectors would leave most of it to scalar remainders. Equal to the plain loops on every bit.
 
-use super::simd::x86::ftz512;
+use super::simd::x86::{LANES, add, ftz512, lanes, mul, sub};
 use super::update::Storage;
 use super::update8::Run8;
 use crate::config::model::{Rounding, WeightFormat};
@@ -12,25 +12,7 @@ use crate::num::schedule::StepScalars;
 use crate::num::threefry::{PARITY, ROTATIONS};
 use std::arch::x86_64::*;
 
-const LANES: usize = 16;
 const VECTORS: usize = BLOCK.div_ceil(LANES);
-
-#[inline(always)]
-fn lanes(n: usize) -> u16 {
-    if n >= LANES { !0 } else { (1u16 << n) - 1 }
-}
-
-#[inline(always)]
-unsafe fn mul(a: __m512, b: __m512) -> __m512 {
-    // SAFETY: register operations; the caller enabled AVX-512.
-    unsafe { ftz512(_mm512_mul_ps(a, b)) }
-}
-
-#[inline(always)]
-unsafe fn add(a: __m512, b: __m512) -> __m512 {
-    // SAFETY: as above.
-    unsafe { ftz512(_mm512_add_ps(a, b)) }
-}
 
 /// Both words of Threefry-2x32-8 for 16 consecutive elements from `first` on.
 #[inline(always)]
@@ -42,9 +24,9 @@ unsafe fn random_words(seed: u32, step: u32, first: u32, tensor: u32) -> [__m512
         let element = _mm512_add_epi32(_mm512_set1_epi32(first as i32), places);
         let mut x0 = _mm512_add_epi32(element, keys[0]);
         let mut x1 = _mm512_add_epi32(_mm512_set1_epi32(tensor as i32), keys[1]);
-        for round in 0..8 {
+        for (round, rotation) in ROTATIONS.iter().enumerate() {
             x0 = _mm512_add_epi32(x0, x1);
-            let turn = _mm512_set1_epi32(ROTATIONS[round] as i32);
+            let turn = _mm512_set1_epi32(*rotation as i32);
             x1 = _mm512_xor_si512(_mm512_rolv_epi32(x1, turn), x0);
             if round % 4 == 3 {
                 let n = (round + 1) / 4;
@@ -136,7 +118,7 @@ pub(crate) fn adam8(run: Run8, c: &Constants, s: &StepScalars, storage: &Storage
                 let r = ftz512(_mm512_sqrt_ps(v1));
                 let u = ftz512(_mm512_div_ps(x, add(r, _mm512_set1_ps(s.eps_t))));
                 let old = _mm512_maskz_loadu_ps(mask, w.wrapping_add(i));
-                let new = ftz512(_mm512_sub_ps(old, mul(_mm512_set1_ps(s.alpha), u)));
+                let new = sub(old, mul(_mm512_set1_ps(s.alpha), u));
                 let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(new, new);
                 let canonical = _mm512_set1_ps(f32::from_bits(CANONICAL_NAN));
                 w1[k] = _mm512_mask_mov_ps(new, nan, canonical);

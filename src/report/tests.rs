@@ -1,23 +1,19 @@
 use super::*;
-use crate::config;
-use crate::trainer::plan::{Options, Plan, Resources, Target};
+use crate::config::{self, Device};
+use crate::trainer::plan::{Options, Plan, Target};
 
 fn plan() -> Plan {
     let model = config::load_model("tiny", &[]).expect("built in");
-    let much = 1e4;
-    let target = Target {
+    let device = Device {
         name: "board <1>".into(),
-        available: Resources {
-            lut: 1e6,
-            ff: 1e6,
-            dsp: much,
-            bram36: 100.0,
-            uram: 0.0,
-            lutram_bits: 1e8,
-        },
-        lut_share: 0.85,
-        clock_mhz: 100.0,
+        lut: 1_000_000,
+        ff: 1_000_000,
+        dsp: 10_000,
+        bram36: 100,
+        distributed_ram_bits: 100_000_000,
+        ..Device::boundless()
     };
+    let target = Target::of(&device, 100);
     let options = Options {
         array: Some(4),
         ..Options::default()

@@ -9,8 +9,8 @@ use super::hierarchy::Hierarchy;
 use super::levels::{Summary, analyse};
 use super::netlist::Netlist;
 use super::run::Synthesised;
-use crate::config;
-use crate::trainer::plan::{Options, Plan, Resources, Target};
+use crate::config::{self, Device};
+use crate::trainer::plan::{Options, Plan, Target};
 
 fn cell(kind: &str, inputs: &[(&str, &[u32])], outputs: &[(&str, &[u32])]) -> Value {
     let mut directions = serde_json::Map::new();
@@ -133,20 +133,16 @@ fn a_multiplier_without_registers_is_deep() {
 
 fn plan() -> Plan {
     let model = config::load_model("tiny", &[]).expect("built in");
-    let much = 1e5;
-    let target = Target {
+    let device = Device {
         name: "board".into(),
-        available: Resources {
-            lut: 1e6,
-            ff: 1e6,
-            dsp: much,
-            bram36: much,
-            uram: 0.0,
-            lutram_bits: 1e8,
-        },
-        lut_share: 0.85,
-        clock_mhz: 100.0,
+        lut: 1_000_000,
+        ff: 1_000_000,
+        dsp: 100_000,
+        bram36: 100_000,
+        distributed_ram_bits: 100_000_000,
+        ..Device::boundless()
     };
+    let target = Target::of(&device, 100);
     let options = Options {
         array: Some(4),
         ..Options::default()

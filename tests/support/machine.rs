@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use nfgen::compile::trainer::compile;
-use nfgen::config::{ModelConfig, load_model};
+use nfgen::config::{Device, ModelConfig, load_model};
 use nfgen::emit::Core;
 use nfgen::sim::trainer::Options;
-use nfgen::trainer::plan::{self, Plan, Resources, Target};
+use nfgen::trainer::plan::{self, Plan, Target};
 
 pub fn model(name: &str, set: &[&str]) -> ModelConfig {
     let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
@@ -14,20 +14,7 @@ pub fn model(name: &str, set: &[&str]) -> ModelConfig {
 }
 
 pub fn machine(model: &ModelConfig, array: usize, adam_lanes: Option<usize>) -> (Plan, Core) {
-    let much = 1e12;
-    let target = Target {
-        name: "simulation".into(),
-        available: Resources {
-            lut: much,
-            ff: much,
-            dsp: much,
-            bram36: much,
-            uram: 0.0,
-            lutram_bits: much,
-        },
-        lut_share: plan::LUT_SHARE,
-        clock_mhz: 200.0,
-    };
+    let target = Target::of(&Device::boundless(), 200);
     let options = plan::Options {
         array: Some(array),
         adam_lanes,

@@ -76,11 +76,7 @@ fn reserved_code_is_reported_with_its_element() {
             I2sLayout::Block128 => 64 + 5,
             _ => 64 + 16 + 5,
         };
-        data[byte] |= if layout == I2sLayout::Block128 {
-            0x30
-        } else {
-            0x30
-        };
+        data[byte] |= 0x30;
         let mut writer = GgufWriter::new();
         writer
             .tensor("w", &[256, 4], TensorType::I2S, data)

@@ -25,6 +25,11 @@ impl std::fmt::Debug for Sig<'_> {
     }
 }
 
+// The operators of `std::ops` are there too and call these; a builder reads better with names where a chain is long.
+#[expect(
+    clippy::should_implement_trait,
+    reason = "the traits are implemented by these methods"
+)]
 impl<'m> Sig<'m> {
     /// Width in bits.
     pub fn width(self) -> u32 {

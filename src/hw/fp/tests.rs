@@ -201,8 +201,8 @@ fn multiply_then_add_equals_the_oracle() {
     assert!(count > 8000);
     rows.extend((0..latency).map(|_| vec![0; 3]));
     let trace = cosim::interpret(&def, &Stimulus::from_rows(&def, &rows));
-    for k in 0..count {
-        let [a, b, c] = [0, 1, 2].map(|i| f32::from_bits(rows[k][i] as u32));
+    for (k, row) in rows[..count].iter().enumerate() {
+        let [a, b, c] = [0, 1, 2].map(|i| f32::from_bits(row[i] as u32));
         let want = oracle::add(oracle::mul(a, b), c).to_bits();
         assert_eq!(
             trace.data[k + latency] as u32,

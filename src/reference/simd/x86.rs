@@ -149,6 +149,36 @@ pub unsafe fn ftz512(x: __m512) -> __m512 {
     }
 }
 
+/// Elements of an AVX-512 vector.
+pub const LANES: usize = 16;
+
+/// The lowest `n` lanes.
+#[inline(always)]
+pub fn lanes(n: usize) -> u16 {
+    if n >= LANES { !0 } else { (1u16 << n) - 1 }
+}
+
+/// `fl(a * b)`.
+#[inline(always)]
+pub unsafe fn mul(a: __m512, b: __m512) -> __m512 {
+    // SAFETY: register operations; the caller enabled AVX-512.
+    unsafe { ftz512(_mm512_mul_ps(a, b)) }
+}
+
+/// `fl(a + b)`.
+#[inline(always)]
+pub unsafe fn add(a: __m512, b: __m512) -> __m512 {
+    // SAFETY: as above.
+    unsafe { ftz512(_mm512_add_ps(a, b)) }
+}
+
+/// `fl(a - b)`.
+#[inline(always)]
+pub unsafe fn sub(a: __m512, b: __m512) -> __m512 {
+    // SAFETY: as above.
+    unsafe { ftz512(_mm512_sub_ps(a, b)) }
+}
+
 /// FP32 subnormals of 8 lanes become zero of their sign.
 #[inline(always)]
 pub unsafe fn ftz256(x: __m256) -> __m256 {

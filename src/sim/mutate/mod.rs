@@ -122,7 +122,10 @@ pub fn sites(files: &[(String, String)]) -> Vec<Site> {
 
 /// Whether a line defines a net that nothing but the sum of unused bits reads.
 fn only_unused(trimmed: &str, text: &str) -> bool {
-    let Some((left, _)) = trimmed.split_once(" = ") else {
+    let Some((left, _)) = trimmed
+        .strip_prefix("wire ")
+        .and_then(|rest| rest.split_once(" = "))
+    else {
         return false;
     };
     let name = left.rsplit(' ').next().unwrap_or("");
@@ -137,9 +140,7 @@ fn only_unused(trimmed: &str, text: &str) -> bool {
             })
         })
         .peekable();
-    trimmed.starts_with("wire ")
-        && readers.peek().is_some()
-        && readers.all(|l| l.starts_with("wire unused_bits"))
+    readers.peek().is_some() && readers.all(|l| l.starts_with("wire unused_bits"))
 }
 
 type MakeSite<'a> = &'a dyn Fn(usize, usize, &str, Kind) -> Site;

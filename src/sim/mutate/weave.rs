@@ -72,7 +72,6 @@ fn expressions(text: &str) -> Vec<Range<usize>> {
     let bytes = code.as_bytes();
     let mut out = vec![];
     let (mut at, mut depth) = (0, 0usize);
-    // A module's header ends with the first ");" of a line of its own.
     while at < bytes.len() {
         let rest = &code[at..];
         let opens = ["if (", "case ("].iter().find(|k| rest.starts_with(**k));
@@ -88,16 +87,17 @@ fn expressions(text: &str) -> Vec<Range<usize>> {
             continue;
         }
         // A connection: .port(net)
-        if bytes[at] == b'.' && code[..at].ends_with([' ', '\n']) {
-            if let Some(open) = rest.find('(') {
-                let start = at + open + 1;
-                let end = closing(bytes, start);
-                if end > start {
-                    out.push(start..end);
-                }
-                at = end + 1;
-                continue;
+        if bytes[at] == b'.'
+            && code[..at].ends_with([' ', '\n'])
+            && let Some(open) = rest.find('(')
+        {
+            let start = at + open + 1;
+            let end = closing(bytes, start);
+            if end > start {
+                out.push(start..end);
             }
+            at = end + 1;
+            continue;
         }
         match bytes[at] {
             b'(' | b'[' | b'{' => depth += 1,

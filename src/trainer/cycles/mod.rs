@@ -43,8 +43,8 @@ pub fn simulate(program: &Program, costs: &Costs) -> Option<Timeline> {
     let mut adam_free = 0;
     loop {
         let mut moved = false;
-        for e in 0..3 {
-            while t.start[e].len() < lengths[e] {
+        for (e, &length) in lengths.iter().enumerate() {
+            while t.start[e].len() < length {
                 let n = t.start[e].len();
                 let wait = match e {
                     0 => program.mat[n].wait,

@@ -108,11 +108,11 @@ fn mat(memory: &Memory, i: &MatInstr) -> Effect {
         .collect();
     let mut tilemax = 0;
     effect.tile = vec![vec![0; i.nr]; i.nc];
-    for r in 0..i.nr {
+    for (r, row) in rows.iter().enumerate().take(i.nr) {
         for lane in 0..b {
             let mut value = 0.0;
-            if lane < i.nc {
-                let sum: i64 = cols[lane].iter().zip(&rows[r]).map(|(x, y)| x * y).sum();
+            if let Some(col) = cols.get(lane) {
+                let sum: i64 = col.iter().zip(row).map(|(x, y)| x * y).sum();
                 value = block::normalise(sum, row_emax, col_emax);
                 if let Some(c) = i.scale {
                     value = mul(value, memory.constant(c));

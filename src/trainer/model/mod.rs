@@ -184,8 +184,8 @@ impl Machine {
         let mut moves = Vec::with_capacity(12);
         while (0..3).any(|e| pipes[e].retired < end[e]) {
             moves.clear();
-            for e in 0..3 {
-                self.moves(e, &pipes, end[e], &mut moves);
+            for (e, &end) in end.iter().enumerate() {
+                self.moves(e, &pipes, end, &mut moves);
             }
             let choice = match &mut rng {
                 // Later stages first: an instruction completes before the next one starts.

@@ -18,6 +18,7 @@ use super::cycles::{Costs, OperatorCycles, Timeline, simulate};
 use super::isa::{Engine, Program, Shape};
 use super::layout::{WeightLayout, constant_table, position_banks};
 use super::program::{Choices, Instr, Logical};
+use crate::config::Device;
 use crate::config::model::{Compute, ModelConfig, MomentFormat};
 use crate::num::block::MAX_K;
 
@@ -40,6 +41,25 @@ pub struct Target {
     /// Share of the LUTs that may be used.
     pub lut_share: f64,
     pub clock_mhz: f64,
+}
+
+impl Target {
+    /// A whole device at a clock in MHz.
+    pub fn of(device: &Device, clock_mhz: u64) -> Self {
+        Target {
+            name: device.name.clone(),
+            available: Resources {
+                lut: device.lut as f64,
+                ff: device.ff as f64,
+                dsp: device.dsp as f64,
+                bram36: device.bram36 as f64,
+                uram: device.uram as f64,
+                lutram_bits: device.distributed_ram_bits as f64,
+            },
+            lut_share: LUT_SHARE,
+            clock_mhz: clock_mhz as f64,
+        }
+    }
 }
 
 /// Share of the LUTs that place and route can be expected to fill.

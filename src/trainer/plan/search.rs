@@ -51,8 +51,10 @@ pub fn search(model: &ModelConfig, target: &Target, options: &Options) -> Plan {
     let mut nearest: Option<(f64, u64, usize, usize)> = None;
     for c in &candidates {
         let weights = WeightLayout::new(model, c.b);
+        let leanest = generate(model, &weights, LEAST_MEMORY);
+        let peak = Problem::new(&leanest).peak();
         for &g in &c.lanes {
-            let miss = least_miss(model, target, &weights, g);
+            let miss = least_miss(model, target, &weights, (&leanest, peak), g);
             if miss > 0.0 {
                 if nearest.is_none_or(|n| (miss, c.bound) < (n.0, n.1)) {
                     nearest = Some((miss, c.bound, c.b, g));
@@ -90,15 +92,19 @@ pub(super) fn missing(shortfall: &[Shortfall]) -> f64 {
     shortfall.iter().map(share).sum()
 }
 
-/// What an array and its lanes miss at least: logic, and memories with activations for what lives at once.
-fn least_miss(model: &ModelConfig, target: &Target, weights: &WeightLayout, g: usize) -> f64 {
-    let choices = LEAST_MEMORY;
-    let logical = generate(model, weights, choices);
-    let peak = Problem::new(&logical).peak();
+/// What an array and its lanes miss at least: logic, and memories with activations for what lives at once (`peak`
+/// words in the program of least memory).
+fn least_miss(
+    model: &ModelConfig,
+    target: &Target,
+    weights: &WeightLayout,
+    (logical, peak): (&Logical, usize),
+    g: usize,
+) -> f64 {
     let tiles = gradient_tiles(weights.b);
     let tiles = tiles
         .iter()
-        .map(|&n| miss_with(model, target, weights, &logical, (g, n, peak)));
+        .map(|&n| miss_with(model, target, weights, logical, (g, n, peak)));
     tiles.fold(f64::MAX, f64::min)
 }
 

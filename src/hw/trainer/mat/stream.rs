@@ -50,7 +50,7 @@ pub fn stream(addr_bits: u32, b: usize) -> Result<Arc<ModuleDef>, DslError> {
 
     m.output("rot", rot.q());
     let bases = copies(&m, "base_to", base.q(), b, BASE_LOADS);
-    for bank in 0..b {
+    for (bank, &base) in bases.iter().enumerate() {
         // (bank - rot) mod B, 0 in V mode.
         let first = bank as u128;
         let from = m.mux(
@@ -64,9 +64,7 @@ pub fn stream(addr_bits: u32, b: usize) -> Result<Arc<ModuleDef>, DslError> {
             Some(_) => offset_q.zext(addr_bits),
             None => offset_q.trunc(addr_bits),
         };
-        let at = m
-            .reg_next(&format!("addr_{bank}_q"), bases[bank] + wide)
-            .q();
+        let at = m.reg_next(&format!("addr_{bank}_q"), base + wide).q();
         m.output(&format!("addr_{bank}"), at);
     }
     m.finish()

@@ -261,10 +261,10 @@ impl Bench {
         let depth = self.state.weights[0].len();
         let mut banks = vec![vec![]; self.state.b];
         for at in 0..depth + 2 {
-            for bank in 0..self.state.b {
+            for (bank, words) in banks.iter_mut().enumerate() {
                 if at >= 2 {
                     let word = self.get(&format!("wb_rdata_{bank}"));
-                    banks[bank].push(word as u32);
+                    words.push(word as u32);
                 }
                 self.set(&format!("wb_addr_{bank}"), &[at.min(depth - 1) as u64]);
             }

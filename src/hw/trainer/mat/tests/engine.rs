@@ -74,7 +74,7 @@ fn stream(random: &mut Random, b: usize, mode: Mode, k: usize, depth: usize) -> 
         Mode::V => (k - 1, random.below(50)),
         Mode::H => {
             let room = depth.saturating_sub(b + 1);
-            let most = if turns == 0 { 50 } else { room / turns };
+            let most = room.checked_div(turns).unwrap_or(50);
             let pitch = random.below(most.min(50) + 1);
             (turns * pitch + b - 1, pitch)
         }
