@@ -7,6 +7,7 @@ use nfgen::bitnet::cpu::project_by_definition;
 use nfgen::bitnet::quant::Activations;
 use nfgen::bitnet::ternary::{StreamFormat, TernaryMatrix, weight_stream};
 use nfgen::cgla::backend::ArrayBackend;
+use nfgen::cgla::experiments;
 use nfgen::cgla::model::ArrayModel;
 use nfgen::cgla::paper::{self, Combine, Streams};
 use nfgen::cgla::schedule::WidePlan;
@@ -298,6 +299,32 @@ fn the_cycle_model_is_within_two_percent() {
             let deviation = m as f64 / s as f64 - 1.0;
             assert!(deviation.abs() < 0.02, "{rows} x {cols}: {m} against {s}");
         }
+    }
+}
+
+/// So does it for the published mapping, whose chain runs through linked groups.
+#[test]
+fn the_cycle_model_of_linked_groups_is_within_two_percent() {
+    let build = small(LaneSign::UnsignedLo);
+    let Some(mut rtl) = simulator(build, Stalls::default()) else {
+        return;
+    };
+    let mut model = ArrayModel::new(build, MemoryModel::default()).unwrap();
+    let points = |machine: &mut dyn Machine| {
+        let mut value = 0i8;
+        experiments::kernel_points(machine, || {
+            value = value.wrapping_mul(77).wrapping_add(29);
+            value
+        })
+        .unwrap()
+    };
+    for (s, m) in points(&mut rtl).iter().zip(&points(&mut model)) {
+        let deviation = m.cycles.total as f64 / s.cycles.total as f64 - 1.0;
+        assert!(deviation.abs() < 0.02, "{}: {m:?} against {s:?}", s.words);
+        assert!(
+            m.cycles.drain.abs_diff(s.cycles.drain) <= 30,
+            "{m:?} against {s:?}"
+        );
     }
 }
 

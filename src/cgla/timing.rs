@@ -62,8 +62,24 @@ pub fn estimate(config: &ArrayConfig, launch: &Launch, memory: &MemoryModel) -> 
     let mut total = begin;
     let mut last_step = begin;
     let mut phases = Phases::default();
-    for part in launch.groups.iter().flatten() {
-        let time = group_time(config, part, memory, begin);
+    let mut chain = Chain {
+        rows: 0,
+        step: begin,
+    };
+    for part in launch.groups.iter() {
+        let Some(part) = part else {
+            chain.rows = 0;
+            continue;
+        };
+        if !part.linked {
+            chain = Chain {
+                rows: 0,
+                step: begin,
+            };
+        }
+        chain.rows += config.group_rows();
+        let time = group_time(config, part, memory, begin, &chain);
+        chain.step = chain.step.max(time.last_step);
         phases.conf = phases.conf.max(time.conf);
         phases.load = phases.load.max(time.load);
         phases.exec = phases.exec.max(time.exec);
@@ -71,7 +87,9 @@ pub fn estimate(config: &ArrayConfig, launch: &Launch, memory: &MemoryModel) -> 
         total = total.max(time.end);
     }
     phases.total = total.ceil() as u64;
-    phases.drain = (total - last_step).max(0.0).ceil() as u64;
+    if phases.exec > 0 {
+        phases.drain = (total - last_step).max(0.0).ceil() as u64;
+    }
     phases
 }
 
@@ -86,6 +104,14 @@ pub fn register_writes(launch: &Launch) -> u32 {
     per_group + 3
 }
 
+/// What a linked group stands behind.
+struct Chain {
+    /// Rows from the first of the chain to the last of this group.
+    rows: u32,
+    /// Last step that entered the chain.
+    step: f64,
+}
+
 /// Walks a group's stream: `arrival` is when the next beat is on the port, `now` when the loader
 /// is ready for it.
 fn group_time(
@@ -93,9 +119,11 @@ fn group_time(
     part: &GroupLaunch,
     memory: &MemoryModel,
     begin: f64,
+    chain: &Chain,
 ) -> GroupTime {
     let walk = f64::from(ROW_LATENCY * config.group_rows());
-    let written = walk + WRITE + f64::from(memory.latency / 2);
+    let answer = WRITE + f64::from(memory.latency / 2);
+    let written = walk + answer;
     let mut clock = Beats {
         arrival: begin + f64::from(START_TO_ADDRESS + memory.latency),
         step: 1.0 / memory.efficiency,
@@ -169,8 +197,10 @@ fn group_time(
                 }
             }
             Packet::End { wait } => {
-                let settle = if *wait { written } else { 0.0 };
-                time.end = clock.now.max(exec_end + settle);
+                // A linked group waits for what walks down the whole chain.
+                let last = if part.linked { chain.step } else { exec_end };
+                let settle = f64::from(ROW_LATENCY * chain.rows) + answer;
+                time.end = clock.now.max(if *wait { last + settle } else { exec_end });
             }
         }
     }

@@ -284,7 +284,6 @@ impl Machine for Simulator {
         };
         let cycles = self.read_register("CYCLES")?;
         let last = self.read_register("LAST_EXEC")?;
-        phases.drain = u64::from(cycles.saturating_sub(last));
         let mut outputs = vec![];
         for (names, place) in GROUPS.iter().zip(&image.outputs) {
             let Some((address, words)) = *place else {
@@ -302,6 +301,10 @@ impl Machine for Simulator {
                     .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
                     .collect(),
             );
+        }
+        // A launch without a step drains nothing.
+        if phases.exec > 0 {
+            phases.drain = u64::from(cycles.saturating_sub(last));
         }
         Ok(LaunchResult { outputs, phases })
     }

@@ -188,8 +188,8 @@ pub fn top(
     ));
     let last_exec = m
         .reg("last_exec_q", 32)
-        .set_next(cycles.q())
-        .with_enable(any("executing"))
+        .set_next(m.mux(starting, m.lit(0, 32), cycles.q()))
+        .with_enable(any("executing") | starting)
         .with_reset(0)
         .q();
 
