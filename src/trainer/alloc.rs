@@ -107,35 +107,19 @@ impl Problem {
             .unwrap_or(0)
     }
 
-    /// The tightest gap for buffer `n` in group `g` of `depth` words among the buffers placed so far: its base and
-    /// the words left over in the gap.
-    fn gap(
-        &self,
-        n: usize,
-        g: usize,
-        depth: usize,
-        placed: &[Option<(usize, usize)>],
-    ) -> Option<(usize, usize)> {
-        if self.apart[n]
+    /// The tightest gap for buffer `n` in a group of `depth` words that holds `placed` (base, buffer; by base): its
+    /// base and the words left over in the gap.
+    fn gap(&self, n: usize, depth: usize, placed: &[(usize, usize)]) -> Option<(usize, usize)> {
+        let (life, words) = (self.lives[n], self.words[n]);
+        let busy = placed
             .iter()
-            .any(|&m| placed[m].is_some_and(|p| p.0 == g))
-        {
-            return None;
-        }
-        let mut busy: Vec<(usize, usize)> = placed
-            .iter()
-            .enumerate()
-            .filter_map(|(m, p)| p.filter(|p| p.0 == g).map(|p| (m, p.1)))
-            .filter(|&(m, _)| self.lives[m].overlaps(&self.lives[n]))
-            .map(|(m, base)| (base, base + self.words[m]))
-            .collect();
-        busy.sort_unstable();
-        busy.push((depth, depth));
+            .filter(|&&(_, m)| self.lives[m].overlaps(&life))
+            .map(|&(base, m)| (base, base + self.words[m]));
         let mut best: Option<(usize, usize)> = None;
         let mut from = 0;
-        for (start, end) in busy {
-            if from + self.words[n] <= start {
-                let left = start - from - self.words[n];
+        for (start, end) in busy.chain([(depth, depth)]) {
+            if from + words <= start {
+                let left = start - from - words;
                 if best.is_none_or(|b| left < b.1) {
                     best = Some((from, left));
                 }
@@ -154,17 +138,27 @@ impl Problem {
         rng: &mut Random,
     ) -> Result<Placement, usize> {
         let mut placed = vec![None; self.words.len()];
+        // Base and buffer, by base.
+        let mut groups: Vec<Vec<(usize, usize)>> = vec![vec![]; depth.len()];
         let mut used = vec![0usize; depth.len()];
+        let mut clash = vec![0u64; depth.len()];
+        let mut barred = vec![false; depth.len()];
         for &n in order {
-            let mut clash = vec![0u64; depth.len()];
+            clash.fill(0);
+            barred.fill(false);
             for &(m, cycles) in &self.clash[n] {
                 if let Some((g, _)) = placed[m] {
                     clash[g] += cycles;
                 }
             }
+            for &m in &self.apart[n] {
+                if let Some((g, _)) = placed[m] {
+                    barred[g] = true;
+                }
+            }
             let mut best: Option<(u64, u64, usize, usize)> = None;
-            for g in 0..depth.len() {
-                let Some((base, left)) = self.gap(n, g, depth[g], &placed) else {
+            for g in (0..depth.len()).filter(|&g| !barred[g]) {
+                let Some((base, left)) = self.gap(n, depth[g], &groups[g]) else {
                     continue;
                 };
                 // The tightest gap where engines meet least, now and then another one, so that attempts differ.
@@ -177,6 +171,8 @@ impl Problem {
             }
             let (_, _, g, base) = best.ok_or(n)?;
             placed[n] = Some((g, base));
+            let at = groups[g].partition_point(|&p| p < (base, n));
+            groups[g].insert(at, (base, n));
             used[g] = used[g].max(base + self.words[n]);
         }
         let places: Vec<(usize, usize)> = placed.into_iter().flatten().collect();

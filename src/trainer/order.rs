@@ -54,6 +54,8 @@ pub struct Scheduler<'a> {
     instrs: &'a [Instr],
     costs: &'a Costs,
     nodes: Vec<Node>,
+    /// The same arrows from the other end: who must come later, and whether it waits for the retirement.
+    after: Vec<Vec<(u32, bool)>>,
     /// Cycles from the start of an instruction to the end of the program, engines unlimited.
     way: Vec<u64>,
     /// Instructions before the backward phase. A forward-only run ends behind them, so none of the backward phase
@@ -125,10 +127,17 @@ impl<'a> Scheduler<'a> {
             nodes.push(node);
         }
         let way = ways(instrs, costs, &nodes);
+        let mut after = vec![vec![]; instrs.len()];
+        for (at, node) in nodes.iter().enumerate() {
+            for b in &node.before {
+                after[b.at as usize].push((at as u32, b.wait));
+            }
+        }
         Self {
             instrs,
             costs,
             nodes,
+            after,
             way,
             forward: instrs.iter().filter(|i| is_forward(i)).count(),
         }
@@ -243,6 +252,10 @@ struct Clock<'a> {
     ready: Vec<u64>,
     /// 0 while an instruction has no place.
     retire: Vec<u64>,
+    /// How many of those that must precede an instruction have no place yet.
+    open: Vec<u32>,
+    /// Earliest start after the retirements that an instruction waits for, as far as they are known.
+    after: Vec<u64>,
     /// Earliest next start, last retirement, by engine.
     free: [u64; 3],
     last: [u64; 3],
@@ -268,6 +281,8 @@ impl<'a> Clock<'a> {
             start: vec![0; n],
             ready: vec![0; n],
             retire: vec![0; n],
+            open: s.nodes.iter().map(|n| n.before.len() as u32).collect(),
+            after: vec![0; n],
             free: [s.costs.sample_start; 3],
             last: [0; 3],
             lanes_free: 0,
@@ -285,20 +300,14 @@ impl<'a> Clock<'a> {
 
     /// Start of an instruction if it came next; `None` when one that must precede it has no place yet.
     fn start(&self, at: usize) -> Option<u64> {
+        if self.open[at] > 0 {
+            return None;
+        }
         let (e, node) = (self.s.instrs[at].engine() as usize, &self.s.nodes[at]);
         let gap = self.s.costs.retire_to_start;
-        let mut start = self.free[e];
+        let mut start = self.free[e].max(self.after[at]);
         if let Instr::Mat(i) = &self.s.instrs[at] {
             start = start.max(self.drained.saturating_sub(i.k as u64));
-        }
-        for b in &node.before {
-            let retire = self.retire[b.at as usize];
-            if retire == 0 {
-                return None;
-            }
-            if b.wait {
-                start = start.max(retire + gap);
-            }
         }
         for (used, table) in [(&node.read, &self.reads), (&node.write, &self.writes)] {
             for &g in used {
@@ -319,8 +328,9 @@ impl<'a> Clock<'a> {
                 start = start.max(self.updates[k] + gap);
             }
             // The update follows at once: what it waits for must have a place.
-            let free = |b: &Before| b.at as usize == at || self.placed(b.at as usize);
-            if !self.s.nodes[at + 1].before.iter().all(free) {
+            let update = &self.s.nodes[at + 1].before;
+            let tile = update.iter().any(|b| b.at as usize == at);
+            if self.open[at + 1] > u32::from(tile) {
                 return None;
             }
         }
@@ -349,6 +359,13 @@ impl<'a> Clock<'a> {
         self.free[e] = ready.max(start + costs.start_interval);
         self.order.push(at);
         (self.start[at], self.ready[at], self.retire[at]) = (start, ready, retire);
+        for &(later, wait) in &self.s.after[at] {
+            let later = later as usize;
+            self.open[later] -= 1;
+            if wait {
+                self.after[later] = self.after[later].max(retire + costs.retire_to_start);
+            }
+        }
         let node = &self.s.nodes[at];
         for &g in &node.read {
             self.reads[g][e] = retire;
