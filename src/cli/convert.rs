@@ -35,7 +35,7 @@ pub struct ConvertArgs {
     input: PathBuf,
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Kind of file to write [default: by the output's ending, neuro-fp32 for .neuro]
+    /// Kind of file to write [default: by the output's ending; for .neuro that of the input, else neuro-fp32]
     #[arg(long, value_enum)]
     to: Option<Target>,
     /// Set any key of the model; may be given several times
@@ -45,27 +45,36 @@ pub struct ConvertArgs {
 
 pub fn run(args: ConvertArgs, out: &Output) -> Result<Exit, Problems> {
     let (model, state, source) = load_checkpoint(&args.input, &args.set)?;
+    // The checkpoint is sound, so a file that reads as .neuro is one.
+    let original = NeuroFile::load(&args.input).ok();
     let neuro = args.output.extension().is_some_and(|e| e == "neuro");
-    let target = args.to.unwrap_or(if neuro {
-        Target::NeuroFp32
-    } else {
-        Target::Safetensors
-    });
-    let kind = match target {
-        Target::Safetensors => None,
-        Target::NeuroGpu => Some(NeuroKind::Gpu),
-        Target::NeuroBf16 => Some(NeuroKind::CpuBf16),
-        Target::NeuroFp32 => Some(NeuroKind::CpuFp32),
+    let kind = match args.to {
+        Some(Target::Safetensors) => None,
+        Some(Target::NeuroGpu) => Some(NeuroKind::Gpu),
+        Some(Target::NeuroBf16) => Some(NeuroKind::CpuBf16),
+        Some(Target::NeuroFp32) => Some(NeuroKind::CpuFp32),
+        None if !neuro => None,
+        None => Some(
+            original
+                .as_ref()
+                .map_or(NeuroKind::CpuFp32, NeuroFile::kind),
+        ),
     };
-    let lost = match kind {
-        None => {
+    // The same kind of the same model keeps every byte, the header's text included.
+    let same = original.filter(|file| kind == Some(file.kind()) && args.set.is_empty());
+    let lost = match (kind, same) {
+        (_, Some(file)) => {
+            write_atomically(&args.output, &file.to_bytes()).map_err(problems)?;
+            Vec::new()
+        }
+        (None, None) => {
             let run = source.run.filter(|_| source.model == model);
             Checkpoint { model, state, run }
                 .save(&args.output)
                 .map_err(problems)?;
             Vec::new()
         }
-        Some(kind) => {
+        (Some(kind), None) => {
             let bytes = NeuroFile::from_state(&model, &state, kind, None).to_bytes();
             write_atomically(&args.output, &bytes).map_err(problems)?;
             NeuroFile::cannot_hold(&model, kind)

@@ -17,7 +17,12 @@ struct Sampling {
     #[arg(value_name = "CKPT")]
     checkpoint: PathBuf,
     /// 0 takes the likeliest character; higher is more varied
-    #[arg(long, default_value_t = 0.8, value_name = "X")]
+    #[arg(
+        long,
+        default_value_t = 0.8,
+        value_name = "X",
+        allow_negative_numbers = true
+    )]
     temperature: f64,
     /// Characters to write (per answer in a chat)
     #[arg(long, default_value_t = 300, value_name = "N")]

@@ -5,7 +5,7 @@
 use super::error::Result;
 use super::gemm::{Operand, Triangle};
 use super::pass::{Lane, Pass, Rows};
-use super::rows;
+use super::rows::{self, Causal};
 use super::tensors::TensorId;
 use super::workspace::{Exponents, Slot};
 
@@ -83,13 +83,11 @@ impl Pass<'_> {
             );
             self.show(|| name("dg"), [t, f], &ws.dg, 0);
             let r = lane.rows.start * f..lane.rows.end * f;
-            rows::gelu_back(
-                self.level,
-                layer.h.part(r.clone()),
-                ws.dg.part_mut(r),
-                self.f,
-                self.exact(),
-            );
+            let (h, dh) = (layer.h.part(r.clone()), ws.dg.part_mut(r));
+            match self.exact() {
+                true => rows::gelu_back_exact(self.level, h, dh, self.f),
+                false => rows::gelu_back_table(self.level, h, dh, self.f),
+            }
             self.publish_rows(lane, slot(Slot::Dh), &ws.dg, f);
             self.show(|| name("dh"), [t, f], &ws.dg, 0);
             lane.member.meet();
@@ -111,21 +109,17 @@ impl Pass<'_> {
             );
             self.show(|| name("dn2"), [t, d], &ws.dn2, 0);
             let norm = self.norm(TensorId::Ln2Gamma(l), TensorId::Ln2Beta(l));
-            let mut e = [0; 3];
-            for i in lane.rows.clone() {
-                let r = i * d..(i + 1) * d;
-                let row = rows::layernorm_back(
-                    self.level,
-                    ws.dn2.part(r.clone()),
-                    layer.xhat2.part(r.clone()),
-                    norm,
-                    layer.rstd2.part(i..i + 1)[0],
-                    ws.dx.part(r.clone()),
-                    ws.dx_mid.part_mut(r.clone()),
-                    ws.p2.part_mut(r),
-                );
-                e = std::array::from_fn(|i| e[i].max(row[i]));
-            }
+            let r = lane.rows.start * d..lane.rows.end * d;
+            let e = rows::layernorm_back(
+                self.level,
+                ws.dn2.part(r.clone()),
+                layer.xhat2.part(r.clone()),
+                norm,
+                layer.rstd2.part(lane.rows.clone()),
+                ws.dx.part(r.clone()),
+                ws.dx_mid.part_mut(r.clone()),
+                ws.p2.part_mut(r),
+            );
             for (slot_of, e) in [Slot::P2, Slot::Dn2, Slot::DxMid].into_iter().zip(e) {
                 exponents.publish(slot(slot_of), e);
             }
@@ -195,18 +189,15 @@ impl Pass<'_> {
                 );
                 let mut e = 0;
                 for &(i0, i1) in &lane.causal {
-                    for i in i0..i1 {
-                        let start = (head * t + i) * t;
-                        let row = ws.ds.part_mut(start..start + i1);
-                        let (row, future) = row.split_at_mut(i + 1);
-                        future.fill(0.0);
-                        e = e.max(rows::softmax_back(
-                            self.level,
-                            row,
-                            layer.p.part(start..start + i + 1),
-                            self.c.inv_sqrt_dh,
-                        ));
-                    }
+                    let causal = Causal {
+                        first: i0,
+                        rows: i1 - i0,
+                    };
+                    let start = (head * t + i0) * t;
+                    let block = start..start + causal.span(t);
+                    let p = layer.p.part(block.clone());
+                    let (ds, scale) = (ws.ds.part_mut(block), self.c.inv_sqrt_dh);
+                    e = e.max(rows::softmax_back(self.level, ds, p, t, causal, scale));
                 }
                 exponents.publish(exponents.ds(l, head), e);
                 if self.trace.is_some() {
@@ -282,21 +273,17 @@ impl Pass<'_> {
             );
             self.show(|| name("dn1"), [t, d], &ws.dn1, 0);
             let norm = self.norm(TensorId::Ln1Gamma(l), TensorId::Ln1Beta(l));
-            let mut e = [0; 3];
-            for i in lane.rows.clone() {
-                let r = i * d..(i + 1) * d;
-                let row = rows::layernorm_back(
-                    self.level,
-                    ws.dn1.part(r.clone()),
-                    layer.xhat1.part(r.clone()),
-                    norm,
-                    layer.rstd1.part(i..i + 1)[0],
-                    ws.dx_mid.part(r.clone()),
-                    ws.dx.part_mut(r.clone()),
-                    ws.p1.part_mut(r),
-                );
-                e = std::array::from_fn(|i| e[i].max(row[i]));
-            }
+            let r = lane.rows.start * d..lane.rows.end * d;
+            let e = rows::layernorm_back(
+                self.level,
+                ws.dn1.part(r.clone()),
+                layer.xhat1.part(r.clone()),
+                norm,
+                layer.rstd1.part(lane.rows.clone()),
+                ws.dx_mid.part(r.clone()),
+                ws.dx.part_mut(r.clone()),
+                ws.p1.part_mut(r),
+            );
             for (slot_of, e) in [Slot::P1, Slot::Dn1, Slot::Dx].into_iter().zip(e) {
                 exponents.publish(slot(slot_of), e);
             }

@@ -8,6 +8,7 @@
 
 use super::gemm::{BLOCK_ROWS, Operand, Product, Triangle, inner_range};
 use super::simd::Grid;
+use super::simd::x86::{lanes, transpose16};
 use crate::num::block::{GRID_MAX, grid_scale, product_scale};
 use std::arch::x86_64::*;
 
@@ -23,6 +24,9 @@ const B_STEP: usize = PLANES * WIDTH;
 const A_STEP: usize = PLANES * BLOCK_ROWS;
 /// Words of a chunk of a block of A whose rows are contiguous.
 const A_CHUNK: usize = A_STEP * CHUNK;
+
+/// Words of a panel of B that a first-level cache of 48 KiB holds beside A.
+const L1_WORDS: usize = 9_216;
 
 /// Packed operands of one thread.
 #[derive(Default)]
@@ -95,12 +99,6 @@ impl Rounder {
             [high, low, _mm512_add_epi16(high, low)]
         }
     }
-}
-
-/// The lowest `n` of 16 lanes.
-#[inline(always)]
-fn lanes(n: usize) -> u16 {
-    if n >= 16 { !0 } else { (1u16 << n) - 1 }
 }
 
 /// Packs a block of contiguous rows: `[chunk][row][plane][word]`, from inner index `k0` (even) to `k1`.
@@ -207,45 +205,6 @@ unsafe fn pack_panel(b: Operand, k: usize, j0: usize, columns: usize, dst: *mut 
                 }
             }
         }
-    }
-}
-
-/// Rows become columns.
-#[inline(always)]
-unsafe fn transpose16(r: [__m512; 16]) -> [__m512; 16] {
-    // SAFETY: register operations; the caller enabled AVX-512.
-    unsafe {
-        let mut pairs = [_mm512_setzero_ps(); 16];
-        for i in 0..8 {
-            pairs[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
-            pairs[2 * i + 1] = _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
-        }
-        // fours[4 g + c]: column c of each 128-bit lane, rows 4 g to 4 g + 3.
-        let mut fours = [_mm512_setzero_ps(); 16];
-        for g in 0..4 {
-            for c in 0..2 {
-                let (low, high) = (pairs[4 * g + c], pairs[4 * g + 2 + c]);
-                fours[4 * g + 2 * c] = _mm512_shuffle_ps::<0x44>(low, high);
-                fours[4 * g + 2 * c + 1] = _mm512_shuffle_ps::<0xee>(low, high);
-            }
-        }
-        let mut out = [_mm512_setzero_ps(); 16];
-        for c in 0..4 {
-            let (a, b, d, e) = (fours[c], fours[4 + c], fours[8 + c], fours[12 + c]);
-            let (ab0, ab1) = (
-                _mm512_shuffle_f32x4::<0x88>(a, b),
-                _mm512_shuffle_f32x4::<0xdd>(a, b),
-            );
-            let (de0, de1) = (
-                _mm512_shuffle_f32x4::<0x88>(d, e),
-                _mm512_shuffle_f32x4::<0xdd>(d, e),
-            );
-            out[c] = _mm512_shuffle_f32x4::<0x88>(ab0, de0);
-            out[4 + c] = _mm512_shuffle_f32x4::<0x88>(ab1, de1);
-            out[8 + c] = _mm512_shuffle_f32x4::<0xdd>(ab0, de0);
-            out[12 + c] = _mm512_shuffle_f32x4::<0xdd>(ab1, de1);
-        }
-        out
     }
 }
 
@@ -457,40 +416,55 @@ unsafe fn product_of<const ROWS: bool>(p: Product, s: &mut Digits) {
         for j0 in (0..p.n).step_by(WIDTH) {
             let columns = WIDTH.min(p.n - j0);
             pack_panel(p.b, p.k, j0, columns, s.b.as_mut_ptr());
-            for (index, &(i0, i1)) in p.blocks.iter().enumerate() {
-                let wanted = match p.triangle {
-                    Triangle::LowerC if j0 >= i1 => continue,
-                    Triangle::LowerC => columns.min(i1 - j0),
-                    _ => columns,
-                };
-                let (k0, k1) = inner_range(p.triangle, i0, i1, p.k);
-                let tile = Tile {
-                    steps: (k0 / 2, k1.div_ceil(2)),
-                    a: s.a.as_ptr().add(index * block),
-                    b: s.b.as_ptr(),
-                    scale,
-                    c: p.c.add(i0 * p.ldc + j0),
-                    ldc: p.ldc,
-                    rows: i1 - i0,
-                    columns: wanted,
-                };
-                if wanted <= 16 {
-                    kernel::<8, 1, ROWS>(tile);
-                    continue;
-                }
-                kernel::<4, 2, ROWS>(Tile {
-                    rows: tile.rows.min(4),
-                    ..tile
-                });
-                if tile.rows > 4 {
-                    kernel::<4, 2, ROWS>(Tile {
-                        rows: tile.rows - 4,
-                        a: tile.a.add(if ROWS { 4 * PLANES * CHUNK } else { 4 }),
-                        c: tile.c.add(4 * tile.ldc),
-                        ..tile
-                    });
+            // A panel that the first-level cache does not hold is used half by half, each half by
+            // all rows: that reads it from the second level less often.
+            let width = if steps * B_STEP > L1_WORDS { 16 } else { WIDTH };
+            for first in (0..columns).step_by(width) {
+                let columns = width.min(columns - first);
+                let j0 = j0 + first;
+                for (index, &(i0, i1)) in p.blocks.iter().enumerate() {
+                    let wanted = match p.triangle {
+                        Triangle::LowerC if j0 >= i1 => continue,
+                        Triangle::LowerC => columns.min(i1 - j0),
+                        _ => columns,
+                    };
+                    let (k0, k1) = inner_range(p.triangle, i0, i1, p.k);
+                    let tile = Tile {
+                        steps: (k0 / 2, k1.div_ceil(2)),
+                        a: s.a.as_ptr().add(index * block),
+                        b: s.b.as_ptr().add(first),
+                        scale,
+                        c: p.c.add(i0 * p.ldc + j0),
+                        ldc: p.ldc,
+                        rows: i1 - i0,
+                        columns: wanted,
+                    };
+                    tile_rows::<ROWS>(tile);
                 }
             }
+        }
+    }
+}
+
+/// Up to [`BLOCK_ROWS`] rows by up to [`WIDTH`] columns.
+#[inline(always)]
+unsafe fn tile_rows<const ROWS: bool>(tile: Tile) {
+    // SAFETY: the caller's.
+    unsafe {
+        if tile.columns <= 16 {
+            return kernel::<8, 1, ROWS>(tile);
+        }
+        kernel::<4, 2, ROWS>(Tile {
+            rows: tile.rows.min(4),
+            ..tile
+        });
+        if tile.rows > 4 {
+            kernel::<4, 2, ROWS>(Tile {
+                rows: tile.rows - 4,
+                a: tile.a.add(if ROWS { 4 * PLANES * CHUNK } else { 4 }),
+                c: tile.c.add(4 * tile.ldc),
+                ..tile
+            });
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::error::Result;
 use super::gemm::{Operand, Triangle};
 use super::pass::{Lane, Pass, Rows};
-use super::rows;
+use super::rows::{self, Causal};
 use super::tensors::TensorId;
 use super::workspace::{Exponents, LayerBuffers, Slot};
 use std::sync::atomic::Ordering;
@@ -61,17 +61,15 @@ impl Pass<'_> {
         let norm = self.norm(TensorId::Ln1Gamma(l), TensorId::Ln1Beta(l));
         // SAFETY: between barriers each thread writes its own rows and reads complete tensors.
         unsafe {
-            let mut e = 0;
-            for i in lane.rows.clone() {
-                let r = i * d..(i + 1) * d;
-                let (xhat, n) = (
-                    layer.xhat1.part_mut(r.clone()),
-                    layer.n1.part_mut(r.clone()),
-                );
-                let (rstd, exponent) = rows::layernorm(self.level, layer.x.part(r), norm, xhat, n);
-                layer.rstd1.part_mut(i..i + 1)[0] = rstd;
-                e = e.max(exponent);
-            }
+            let r = lane.rows.start * d..lane.rows.end * d;
+            let e = rows::layernorm(
+                self.level,
+                layer.x.part(r.clone()),
+                norm,
+                layer.xhat1.part_mut(r.clone()),
+                layer.n1.part_mut(r),
+                layer.rstd1.part_mut(lane.rows.clone()),
+            );
             exponents.publish(slot(Slot::N1), e);
             self.show(|| name("n1"), [t, d], &layer.n1, 0);
             lane.member.meet();
@@ -110,17 +108,15 @@ impl Pass<'_> {
                 );
                 let mut e = 0;
                 for &(i0, i1) in &lane.causal {
-                    for i in i0..i1 {
-                        let start = (head * t + i) * t;
-                        let row = layer.p.part_mut(start..start + i1);
-                        let (row, future) = row.split_at_mut(i + 1);
-                        future.fill(0.0);
-                        let scale = self.c.softmax_scale;
-                        e = e.max(match self.exact() {
-                            true => rows::softmax_exact(self.level, row, scale, self.f),
-                            false => rows::softmax(self.level, row, scale, self.f),
-                        });
-                    }
+                    let causal = Causal {
+                        first: i0,
+                        rows: i1 - i0,
+                    };
+                    let start = (head * t + i0) * t;
+                    let block = layer.p.part_mut(start..start + causal.span(t));
+                    let scale = self.c.softmax_scale;
+                    let (f, exact) = (self.f, self.exact());
+                    e = e.max(rows::softmax(self.level, block, t, causal, scale, f, exact));
                 }
                 exponents.publish(exponents.p(l, head), e);
                 if self.trace.is_some() {
@@ -176,18 +172,15 @@ impl Pass<'_> {
         let norm = self.norm(TensorId::Ln2Gamma(l), TensorId::Ln2Beta(l));
         // SAFETY: as in `attention`.
         unsafe {
-            let mut e = 0;
-            for i in lane.rows.clone() {
-                let r = i * d..(i + 1) * d;
-                let (xhat, n) = (
-                    layer.xhat2.part_mut(r.clone()),
-                    layer.n2.part_mut(r.clone()),
-                );
-                let (rstd, exponent) =
-                    rows::layernorm(self.level, layer.x_mid.part(r), norm, xhat, n);
-                layer.rstd2.part_mut(i..i + 1)[0] = rstd;
-                e = e.max(exponent);
-            }
+            let r = lane.rows.start * d..lane.rows.end * d;
+            let e = rows::layernorm(
+                self.level,
+                layer.x_mid.part(r.clone()),
+                norm,
+                layer.xhat2.part_mut(r.clone()),
+                layer.n2.part_mut(r),
+                layer.rstd2.part_mut(lane.rows.clone()),
+            );
             exponents.publish(slot(Slot::N2), e);
             self.show(|| name("n2"), [t, d], &layer.n2, 0);
             lane.member.meet();
@@ -198,7 +191,10 @@ impl Pass<'_> {
             self.multiply(lane, Rows::Tokens, n2, w, [f, d], h, f, Triangle::Full);
             let r = lane.rows.start * f..lane.rows.end * f;
             let (h, g) = (layer.h.part(r.clone()), layer.g.part_mut(r));
-            rows::gelu(self.level, h, g, self.f, self.exact());
+            match self.exact() {
+                true => rows::gelu_exact(self.level, h, g, self.f),
+                false => rows::gelu_table(self.level, h, g, self.f),
+            }
             self.publish_rows(lane, slot(Slot::G), &layer.g, f);
             self.show(|| name("h"), [t, f], &layer.h, 0);
             self.show(|| name("g"), [t, f], &layer.g, 0);

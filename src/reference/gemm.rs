@@ -202,10 +202,9 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
         let mut j0 = 0;
         while j0 < p.n {
             let columns = width.min(p.n - j0);
-            let vectors = columns.div_ceil(V::LANES);
-            let sb = vectors * V::LANES;
-            // So is a whole panel of a row-major B.
-            let in_place = V::in_place(p.b.data).filter(|_| p.b.cs == 1 && columns == sb);
+            let sb = columns.next_multiple_of(V::LANES);
+            // So is a row-major B.
+            let in_place = V::in_place(p.b.data).filter(|_| p.b.cs == 1);
             let (b, sb) = match in_place {
                 Some(data) => (data.add(j0), p.b.rs),
                 None => {
@@ -214,9 +213,11 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
                 }
             };
             for (index, &(i0, i1)) in p.blocks.iter().enumerate() {
-                if p.triangle == Triangle::LowerC && j0 >= i1 {
-                    continue;
-                }
+                let columns = match p.triangle {
+                    Triangle::LowerC if j0 >= i1 => continue,
+                    Triangle::LowerC => columns.min(i1 - j0),
+                    _ => columns,
+                };
                 let (k0, k1) = inner_range(p.triangle, i0, i1, p.k);
                 let tile = Tile {
                     k: k1 - k0,
@@ -233,7 +234,7 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
                     ldc: p.ldc,
                     columns,
                 };
-                tile_rows::<V, MR>(tile, i1 - i0, vectors);
+                tile_rows::<V, MR>(tile, i1 - i0);
             }
             j0 += columns;
         }
@@ -300,11 +301,7 @@ struct Tile<S> {
 
 /// Runs kernels over up to [`BLOCK_ROWS`] rows.
 #[inline(always)]
-unsafe fn tile_rows<V: Vector, const MR: usize>(
-    tile: Tile<V::Scalar>,
-    rows: usize,
-    vectors: usize,
-) {
+unsafe fn tile_rows<V: Vector, const MR: usize>(tile: Tile<V::Scalar>, rows: usize) {
     let mut done = 0;
     while done < rows {
         let m = MR.min(rows - done);
@@ -315,7 +312,7 @@ unsafe fn tile_rows<V: Vector, const MR: usize>(
                 c: tile.c.add(done * tile.ldc),
                 ..tile
             };
-            match vectors {
+            match tile.columns.div_ceil(V::LANES) {
                 1 => kernel_rows::<V, 1>(tile, m),
                 2 => kernel_rows::<V, 2>(tile, m),
                 _ => kernel_rows::<V, 3>(tile, m),
@@ -348,11 +345,16 @@ unsafe fn kernel<V: Vector, const M: usize, const NV: usize>(t: Tile<V::Scalar>)
     // SAFETY: the caller's.
     unsafe {
         let mut acc = [[V::zero(); NV]; M];
+        let last = t.columns - (NV - 1) * V::LANES;
         let (mut a, mut b) = (t.a, t.b);
         for _ in 0..t.k {
             let mut row = [V::zero(); NV];
             for (j, x) in row.iter_mut().enumerate() {
-                *x = V::load(b.add(j * V::LANES));
+                let at = b.add(j * V::LANES);
+                *x = match j + 1 < NV {
+                    true => V::load(at),
+                    false => V::load_part(at, last),
+                };
             }
             for (i, sums) in acc.iter_mut().enumerate() {
                 let x = V::splat(a.add(i * t.si));

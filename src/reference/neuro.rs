@@ -444,11 +444,11 @@ impl NeuroFile {
             lost.push("the weights' width: they are written as FP32 (the values are kept)".into());
         }
         if kind != NeuroKind::CpuFp32 {
-            lost.push("all moments".into());
+            lost.push("any moments".into());
         } else if model.moment_format != MomentFormat::Fp32 {
             lost.push("the moments' width: they are written as FP32 (the values are kept)".into());
         }
-        if model.layernorm_optimizer == LayerNormOptimizer::Adam {
+        if kind == NeuroKind::CpuFp32 && model.layernorm_optimizer == LayerNormOptimizer::Adam {
             lost.push("moments of LayerNorm's gain and bias".into());
         }
         if model.head_combine == HeadCombine::Sum {

@@ -82,25 +82,31 @@ pub(crate) struct Norm<'a> {
 }
 
 #[inline(always)]
-fn layernorm_body(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32]) -> (f32, u32) {
-    let d = x.len();
-    let (gamma, beta) = (&norm.gamma[..d], &norm.beta[..d]);
-    let (xhat, n) = (&mut xhat[..d], &mut n[..d]);
-    let mean = fl(sum8(d, |j| x[j]) * norm.inv_d);
-    for j in 0..d {
-        xhat[j] = fl(x[j] - mean);
+fn layernorm_body(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32], rstd: &mut [f32]) -> u32 {
+    let d = norm.gamma.len();
+    let beta = &norm.beta[..d];
+    let mut e = 0;
+    for (r, rstd) in rstd.iter_mut().enumerate() {
+        let row = r * d..(r + 1) * d;
+        let (x, xhat, n) = (&x[row.clone()], &mut xhat[row.clone()], &mut n[row]);
+        let mean = fl(sum8(d, |j| x[j]) * norm.inv_d);
+        for j in 0..d {
+            xhat[j] = fl(x[j] - mean);
+        }
+        let var = fl(sum8(d, |j| fl(xhat[j] * xhat[j])) * norm.inv_d);
+        *rstd = fl(1.0 / fl(fl(var + norm.eps).sqrt()));
+        for j in 0..d {
+            xhat[j] = fl(xhat[j] * *rstd);
+            n[j] = fl(fl(xhat[j] * norm.gamma[j]) + beta[j]);
+        }
+        e = e.max(emax_body(n));
     }
-    let var = fl(sum8(d, |j| fl(xhat[j] * xhat[j])) * norm.inv_d);
-    let rstd = fl(1.0 / fl(fl(var + norm.eps).sqrt()));
-    for j in 0..d {
-        xhat[j] = fl(xhat[j] * rstd);
-        n[j] = fl(fl(xhat[j] * gamma[j]) + beta[j]);
-    }
-    (rstd, emax_body(n))
+    e
 }
 leveled! {
-    /// LayerNorm of a row: normalised values to `xhat`, result to `n`; returns `rstd` and the result's exponent.
-    pub(crate) fn layernorm(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32]) -> (f32, u32)
+    /// LayerNorm of as many rows as `rstd` has elements: normalised values to `xhat`, results to `n`;
+    /// returns the results' exponent.
+    pub(crate) fn layernorm(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32], rstd: &mut [f32]) -> u32
         = layernorm_body, rows512::layernorm
 }
 
@@ -109,36 +115,64 @@ fn layernorm_back_body(
     dn: &[f32],
     xhat: &[f32],
     norm: Norm,
-    rstd: f32,
+    rstd: &[f32],
     residual: &[f32],
     dx: &mut [f32],
     p: &mut [f32],
 ) -> [u32; 3] {
-    let d = dn.len();
-    let (xhat, residual, gamma) = (&xhat[..d], &residual[..d], &norm.gamma[..d]);
-    let (dx, p) = (&mut dx[..d], &mut p[..d]);
-    for j in 0..d {
-        p[j] = fl(xhat[j] * dn[j]);
+    let gamma = norm.gamma;
+    let d = gamma.len();
+    let all = rstd.len() * d;
+    for (r, &rstd) in rstd.iter().enumerate() {
+        let row = r * d..(r + 1) * d;
+        let (dn, xhat) = (&dn[row.clone()], &xhat[row.clone()]);
+        let (residual, dx) = (&residual[row.clone()], &mut dx[row.clone()]);
+        let p = &mut p[row];
+        for j in 0..d {
+            p[j] = fl(xhat[j] * dn[j]);
+        }
+        let c2 = fl(sum8(d, |j| fl(p[j] * gamma[j])) * norm.inv_d);
+        let c1 = fl(sum8(d, |j| fl(dn[j] * gamma[j])) * norm.inv_d);
+        for j in 0..d {
+            let q = fl(dn[j] * gamma[j]);
+            let r = fl(q - fl(xhat[j] * c2));
+            dx[j] = fl(fl(fl(r - c1) * rstd) + residual[j]);
+        }
     }
-    let c2 = fl(sum8(d, |j| fl(p[j] * gamma[j])) * norm.inv_d);
-    let c1 = fl(sum8(d, |j| fl(dn[j] * gamma[j])) * norm.inv_d);
-    for j in 0..d {
-        let q = fl(dn[j] * gamma[j]);
-        let r = fl(q - fl(xhat[j] * c2));
-        dx[j] = fl(fl(fl(r - c1) * rstd) + residual[j]);
-    }
-    [emax_body(p), emax_body(dn), emax_body(dx)]
+    [
+        emax_body(&p[..all]),
+        emax_body(&dn[..all]),
+        emax_body(&dx[..all]),
+    ]
 }
 leveled! {
-    /// Backward LayerNorm of a row: input gradient plus `residual` to `dx`, `xhat * dn` to `p`;
-    /// returns the exponents of `p`, `dn` and `dx`.
+    /// Backward LayerNorm of as many rows as `rstd` has elements: input gradient plus `residual` to `dx`,
+    /// `xhat * dn` to `p`; returns the exponents of `p`, `dn` and `dx`.
     pub(crate) fn layernorm_back(
-        dn: &[f32], xhat: &[f32], norm: Norm, rstd: f32, residual: &[f32], dx: &mut [f32], p: &mut [f32]
+        dn: &[f32], xhat: &[f32], norm: Norm, rstd: &[f32], residual: &[f32], dx: &mut [f32], p: &mut [f32]
     ) -> [u32; 3] = layernorm_back_body, rows512::layernorm_back
 }
 
+/// Neighbouring causal rows: row r has `first + r + 1` elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Causal {
+    pub first: usize,
+    pub rows: usize,
+}
+
+impl Causal {
+    /// Elements from the start of the first row to the end of the last, rows being `ld` apart.
+    pub fn span(self, ld: usize) -> usize {
+        (self.rows - 1) * ld + self.first + self.rows
+    }
+
+    pub fn check(self, len: usize, ld: usize) {
+        assert!(self.rows > 0 && self.first + self.rows <= ld.max(1) && self.span(ld) <= len);
+    }
+}
+
 #[inline(always)]
-fn softmax_generic<const EXACT: bool>(s: &mut [f32], scale: f32, f: &Functions) {
+fn softmax_row<const EXACT: bool>(s: &mut [f32], scale: f32, f: &Functions) {
     let n = s.len();
     let m = maximum(n, |u| s[u]);
     for x in s.iter_mut() {
@@ -150,74 +184,106 @@ fn softmax_generic<const EXACT: bool>(s: &mut [f32], scale: f32, f: &Functions) 
     }
 }
 #[inline(always)]
-fn softmax_exact_body(s: &mut [f32], scale: f32, f: &Functions) -> u32 {
-    softmax_generic::<true>(s, scale, f);
-    emax_body(s)
-}
-#[inline(always)]
-fn softmax_body(s: &mut [f32], scale: f32, f: &Functions) -> u32 {
-    softmax_generic::<false>(s, scale, f);
-    emax_body(s)
+fn softmax_body(
+    s: &mut [f32],
+    ld: usize,
+    causal: Causal,
+    scale: f32,
+    f: &Functions,
+    exact: bool,
+) -> u32 {
+    causal.check(s.len(), ld);
+    let mut e = 0;
+    for r in 0..causal.rows {
+        let row = &mut s[r * ld..r * ld + causal.first + causal.rows];
+        let (row, future) = row.split_at_mut(causal.first + r + 1);
+        future.fill(0.0);
+        match exact {
+            true => softmax_row::<true>(row, scale, f),
+            false => softmax_row::<false>(row, scale, f),
+        }
+        e = e.max(emax_body(row));
+    }
+    e
 }
 leveled! {
-    /// Softmax of one causal row, in place, with library functions; returns its exponent.
-    pub(crate) fn softmax_exact(s: &mut [f32], scale: f32, f: &Functions) -> u32 = softmax_exact_body
-}
-leveled! {
-    /// Softmax of one causal row, in place, with the table; returns its exponent.
-    pub(crate) fn softmax(s: &mut [f32], scale: f32, f: &Functions) -> u32 = softmax_body, rows512::softmax
+    /// Softmax of causal rows, `ld` apart, in place, with zeros up to the longest row's end; with the table or
+    /// (`exact`) the library function. Returns their exponent.
+    pub(crate) fn softmax(s: &mut [f32], ld: usize, causal: Causal, scale: f32, f: &Functions, exact: bool) -> u32
+        = softmax_body, rows512::softmax
 }
 
 #[inline(always)]
-fn softmax_back_body(dp: &mut [f32], p: &[f32], inv_sqrt_dh: f32) -> u32 {
-    let n = dp.len();
-    let p = &p[..n];
-    let sum = sum8(n, |u| fl(p[u] * dp[u]));
-    for u in 0..n {
-        dp[u] = fl(fl(fl(dp[u] - sum) * p[u]) * inv_sqrt_dh);
+fn softmax_back_body(
+    dp: &mut [f32],
+    p: &[f32],
+    ld: usize,
+    causal: Causal,
+    inv_sqrt_dh: f32,
+) -> u32 {
+    causal.check(dp.len().min(p.len()), ld);
+    let mut e = 0;
+    for r in 0..causal.rows {
+        let n = causal.first + r + 1;
+        let p = &p[r * ld..r * ld + n];
+        let (dp, future) = dp[r * ld..r * ld + causal.first + causal.rows].split_at_mut(n);
+        future.fill(0.0);
+        let sum = sum8(n, |u| fl(p[u] * dp[u]));
+        for u in 0..n {
+            dp[u] = fl(fl(fl(dp[u] - sum) * p[u]) * inv_sqrt_dh);
+        }
+        e = e.max(emax_body(dp));
     }
-    emax_body(dp)
+    e
 }
 leveled! {
-    /// Gradient of the scores of one causal row, in place of the gradient of the probabilities; returns their exponent.
-    pub(crate) fn softmax_back(dp: &mut [f32], p: &[f32], inv_sqrt_dh: f32) -> u32
+    /// Gradients of the scores of causal rows, as in [`softmax`], in place of the gradients of the probabilities `p`;
+    /// returns their exponent.
+    pub(crate) fn softmax_back(dp: &mut [f32], p: &[f32], ld: usize, causal: Causal, inv_sqrt_dh: f32) -> u32
         = softmax_back_body, rows512::softmax_back
 }
 
 #[inline(always)]
-fn gelu_body(h: &[f32], g: &mut [f32], f: &Functions, exact: bool) {
-    let g = &mut g[..h.len()];
-    if exact {
-        for (g, &h) in g.iter_mut().zip(h) {
-            *g = fl(f.phi.eval::<true>(h) * h);
-        }
-    } else {
-        for (g, &h) in g.iter_mut().zip(h) {
-            *g = fl(f.phi.eval::<false>(h) * h);
-        }
+fn gelu_table_body(h: &[f32], g: &mut [f32], f: &Functions) {
+    for (g, &h) in g[..h.len()].iter_mut().zip(h) {
+        *g = fl(f.phi.eval::<false>(h) * h);
+    }
+}
+#[inline(always)]
+fn gelu_exact_body(h: &[f32], g: &mut [f32], f: &Functions) {
+    for (g, &h) in g[..h.len()].iter_mut().zip(h) {
+        *g = fl(f.phi.eval::<true>(h) * h);
     }
 }
 leveled! {
-    /// `g = phi(h) * h`.
-    pub(crate) fn gelu(h: &[f32], g: &mut [f32], f: &Functions, exact: bool) = gelu_body
+    /// `g = phi(h) * h` with the table.
+    pub(crate) fn gelu_table(h: &[f32], g: &mut [f32], f: &Functions) = gelu_table_body
+}
+leveled! {
+    /// `g = phi(h) * h` with the library function.
+    pub(crate) fn gelu_exact(h: &[f32], g: &mut [f32], f: &Functions) = gelu_exact_body, rows512::gelu_exact
 }
 
 #[inline(always)]
-fn gelu_back_body(h: &[f32], dg: &mut [f32], f: &Functions, exact: bool) {
-    let dg = &mut dg[..h.len()];
-    if exact {
-        for (dg, &h) in dg.iter_mut().zip(h) {
-            *dg = fl(f.dphi.eval::<true>(h) * *dg);
-        }
-    } else {
-        for (dg, &h) in dg.iter_mut().zip(h) {
-            *dg = fl(f.dphi.eval::<false>(h) * *dg);
-        }
+fn gelu_back_table_body(h: &[f32], dg: &mut [f32], f: &Functions) {
+    for (dg, &h) in dg[..h.len()].iter_mut().zip(h) {
+        *dg = fl(f.dphi.eval::<false>(h) * *dg);
+    }
+}
+#[inline(always)]
+fn gelu_back_exact_body(h: &[f32], dg: &mut [f32], f: &Functions) {
+    for (dg, &h) in dg[..h.len()].iter_mut().zip(h) {
+        *dg = fl(f.dphi.eval::<true>(h) * *dg);
     }
 }
 leveled! {
-    /// `dh = dphi(h) * dg`, in place of `dg`.
-    pub(crate) fn gelu_back(h: &[f32], dg: &mut [f32], f: &Functions, exact: bool) = gelu_back_body
+    /// `dh = dphi(h) * dg` with the table, in place of `dg`.
+    pub(crate) fn gelu_back_table(h: &[f32], dg: &mut [f32], f: &Functions) = gelu_back_table_body
+}
+leveled! {
+    /// `dh = dphi(h) * dg` with the library function, in place of `dg`.
+    pub(crate) fn gelu_back_exact(h: &[f32], dg: &mut [f32], f: &Functions)
+        = gelu_back_exact_body, rows512::gelu_back_exact
 }
 
 #[inline(always)]
@@ -388,7 +454,7 @@ mod tests {
     /// What each row operation makes of one row, as bits.
     fn everything(level: Level, n: usize, spread: u32, f: &Functions) -> Vec<Vec<u32>> {
         let make = |seed| numbers(n, seed, spread);
-        let (x, y, gamma, beta) = (make(1), make(2), make(3), make(4));
+        let (x, gamma, beta) = (make(1), make(3), make(4));
         let norm = Norm {
             gamma: &gamma,
             beta: &beta,
@@ -396,20 +462,30 @@ mod tests {
             eps: 1e-5,
         };
         let mut out = Vec::new();
-        let (mut a, mut b) = (vec![0.0; n], vec![0.0; n]);
-        let (rstd, e) = layernorm(level, &x, norm, &mut a, &mut b);
-        out.extend([vec![rstd.to_bits(), e], bits(&a), bits(&b)]);
-        let xhat = a.clone();
-        let e = layernorm_back(level, &y, &xhat, norm, 0.7, &beta, &mut a, &mut b);
-        out.extend([e.to_vec(), bits(&a), bits(&b)]);
-        for scale in [0.3, 40.0] {
-            let mut s: Vec<f32> = x.iter().map(|x| x * scale * 8.0).map(ftz).collect();
-            let e = softmax(level, &mut s, 1.3, f);
-            out.extend([vec![e], bits(&s)]);
-            let mut dp = y.clone();
-            let e = softmax_back(level, &mut dp, &s, 0.2);
-            out.extend([vec![e], bits(&dp)]);
+        // One row alone, and groups with a remainder.
+        for rows in [1, 7] {
+            let (x, y) = (numbers(rows * n, 5, spread), numbers(rows * n, 6, spread));
+            let (mut a, mut b, mut rstd) = (x.clone(), x.clone(), vec![0.0; rows]);
+            let e = layernorm(level, &x, norm, &mut a, &mut b, &mut rstd);
+            out.extend([vec![e], bits(&rstd), bits(&a), bits(&b)]);
+            let xhat = a.clone();
+            let e = layernorm_back(level, &y, &xhat, norm, &rstd, &x, &mut a, &mut b);
+            out.extend([e.to_vec(), bits(&a), bits(&b)]);
+            let rows = rows.min(n);
+            let causal = Causal {
+                first: n - rows,
+                rows,
+            };
+            for scale in [0.3, 40.0] {
+                let mut s: Vec<f32> = x.iter().map(|x| x * scale * 8.0).map(ftz).collect();
+                let e = softmax(level, &mut s, n, causal, 1.3, f, false);
+                out.extend([vec![e], bits(&s)]);
+                let mut dp = y.clone();
+                let e = softmax_back(level, &mut dp, &s, n, causal, 0.2);
+                out.extend([vec![e], bits(&dp)]);
+            }
         }
+        let mut a = vec![0.0; n];
         for cut in [0, 6, 8] {
             let mut sums: Vec<i32> = (0..n as i32).collect();
             let e = emax(level, &x);
@@ -421,6 +497,48 @@ mod tests {
             out.push(bits(&a));
         }
         out
+    }
+
+    /// The functions of `compute = fp32` may differ between levels, by little.
+    #[test]
+    fn exact_functions_have_fp32_accuracy_on_every_level() {
+        use crate::num::tables::{dphi, phi};
+        let model = crate::num::schedule::tests::paper();
+        let f = Functions::new(&model);
+        let x: Vec<f32> = (0..4001).map(|i| (i - 2000) as f32 * 0.005).collect();
+        let n = x.len();
+        let causal = Causal {
+            first: n - 3,
+            rows: 3,
+        };
+        for level in Level::available() {
+            let (mut g, mut dg) = (vec![0.0; n], vec![1.0; n]);
+            gelu_exact(level, &x, &mut g, &f);
+            gelu_back_exact(level, &x, &mut dg, &f);
+            for i in 0..n {
+                let x = f64::from(x[i]);
+                let (want, slope) = (phi(model.gelu, x) * x, dphi(model.gelu, x));
+                assert!(
+                    (f64::from(g[i]) - want).abs() < 1.5e-7 * x.abs().max(1.0),
+                    "{x}"
+                );
+                assert!((f64::from(dg[i]) - slope).abs() < 3e-7, "{x}");
+            }
+            let mut s = x.repeat(3);
+            softmax(level, &mut s, n, causal, 1.3, &f, true);
+            for r in 0..3 {
+                let length = n - 2 + r;
+                let e: Vec<f64> = (0..length)
+                    .map(|u| libm::exp2(f64::from(x[u] - x[length - 1]) * 1.3))
+                    .collect();
+                let sum: f64 = e.iter().sum();
+                for u in 0..n {
+                    let want = e.get(u).unwrap_or(&0.0) / sum;
+                    let got = f64::from(s[r * n + u]);
+                    assert!((got - want).abs() <= 2e-6 * want, "{level:?} {r} {u}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //!
 //! The plain loops of `rows` are the definition; these forms exist because rows are short
 //! (88 elements, or a causal row's 1 to 128), so that what a compiler leaves to a scalar
-//! remainder would dominate. They equal the plain loops on every bit.
+//! remainder would dominate. They equal the plain loops on every bit, except for the functions
+//! of `compute = fp32` (`*_exact`), which fuse multiplications with additions.
 
-use super::functions::Functions;
-use super::rows::Norm;
+use super::functions::{EXP2_SERIES, Functions, Interpolated};
+use super::rows::{Causal, Norm};
 use super::simd::Grid;
 use super::simd::x86::{LANES, add, lanes, mul, sub};
 use std::arch::x86_64::*;
@@ -90,107 +91,342 @@ unsafe fn exp2n(y: __m512, f: &Functions) -> __m512 {
     }
 }
 
-/// See [`super::rows::softmax`].
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
-pub(crate) fn softmax(s: &mut [f32], scale: f32, f: &Functions) -> u32 {
-    let (n, s) = (s.len(), s.as_mut_ptr());
-    // SAFETY: every access is masked to the row's elements.
+/// 2^y for y <= 0 to FP32 accuracy, as [`Functions::exp2n`] with `EXACT`.
+#[inline(always)]
+unsafe fn exp2_exact(y: __m512) -> __m512 {
+    // SAFETY: register operations; the caller enabled AVX-512.
+    unsafe {
+        // The second operand where the first is NaN.
+        let y = _mm512_max_ps(y, _mm512_set1_ps(-127.0));
+        let whole = _mm512_roundscale_ps::<0x08>(y);
+        let x = _mm512_sub_ps(y, whole);
+        let mut p = _mm512_set1_ps(EXP2_SERIES[7]);
+        for k in (0..7).rev() {
+            p = _mm512_fmadd_ps(p, x, _mm512_set1_ps(EXP2_SERIES[k]));
+        }
+        let normal = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(y, _mm512_set1_ps(-126.0));
+        _mm512_maskz_scalef_ps(normal, p, whole)
+    }
+}
+
+/// Softmax of `R` neighbouring rows, of `length`, `length + 1`, ... elements; zeros up to the longest.
+///
+/// Several rows at a time, here and below, because a row is a chain of dependent additions.
+#[inline(always)]
+unsafe fn softmax_group<const R: usize>(
+    s: *mut f32,
+    ld: usize,
+    length: usize,
+    scale: f32,
+    f: &Functions,
+    exact: bool,
+) -> __m512i {
+    let longest = length + R - 1;
+    // SAFETY: every access is masked to the rows' elements.
     unsafe {
         let lowest = _mm512_set1_ps(f32::NEG_INFINITY);
-        let mut m = lowest;
-        for i in (0..n).step_by(LANES) {
-            let x = _mm512_mask_loadu_ps(lowest, lanes(n - i), s.add(i));
-            m = _mm512_max_ps(x, m);
+        let mut m = [lowest; R];
+        for i in (0..longest).step_by(LANES) {
+            for (r, m) in m.iter_mut().enumerate() {
+                let mask = lanes((length + r).saturating_sub(i));
+                let x = _mm512_mask_loadu_ps(lowest, mask, s.add(r * ld + i));
+                *m = _mm512_max_ps(x, *m);
+            }
         }
-        let m = _mm512_set1_ps(_mm512_reduce_max_ps(m));
+        for m in &mut m {
+            *m = _mm512_set1_ps(_mm512_reduce_max_ps(*m));
+        }
         let scale = _mm512_set1_ps(scale);
-        let mut sums = _mm256_setzero_ps();
-        for i in (0..n).step_by(LANES) {
-            let mask = lanes(n - i);
-            let x = _mm512_maskz_loadu_ps(mask, s.add(i));
-            let x = exp2n(mul(sub(x, m), scale), f);
-            _mm512_mask_storeu_ps(s.add(i), mask, x);
-            sums = sum_on(sums, x, mask);
+        let mut sums = [_mm256_setzero_ps(); R];
+        for i in (0..longest).step_by(LANES) {
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let mask = lanes((length + r).saturating_sub(i));
+                let x = _mm512_maskz_loadu_ps(mask, s.add(r * ld + i));
+                let x = mul(sub(x, m[r]), scale);
+                let x = if exact { exp2_exact(x) } else { exp2n(x, f) };
+                _mm512_mask_storeu_ps(s.add(r * ld + i), mask, x);
+                *sum = sum_on(*sum, x, mask);
+            }
         }
-        let inv = crate::num::fp32::ftz(1.0 / combine(sums));
-        let inv = _mm512_set1_ps(inv);
+        let mut inv = [lowest; R];
+        for (inv, sum) in inv.iter_mut().zip(sums) {
+            *inv = _mm512_set1_ps(crate::num::fp32::ftz(1.0 / combine(sum)));
+        }
         let mut e = _mm512_setzero_si512();
-        for i in (0..n).step_by(LANES) {
-            let mask = lanes(n - i);
-            let x = mul(_mm512_maskz_loadu_ps(mask, s.add(i)), inv);
-            _mm512_mask_storeu_ps(s.add(i), mask, x);
-            e = larger(e, x, mask);
+        for i in (0..longest).step_by(LANES) {
+            for (r, inv) in inv.iter().enumerate() {
+                let mask = lanes((length + r).saturating_sub(i));
+                let x = _mm512_maskz_loadu_ps(mask, s.add(r * ld + i));
+                let x = _mm512_maskz_mov_ps(mask, mul(x, *inv));
+                _mm512_mask_storeu_ps(s.add(r * ld + i), lanes(longest - i), x);
+                e = larger(e, x, mask);
+            }
         }
-        largest(e)
+        e
+    }
+}
+
+/// See [`super::rows::softmax`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
+pub(crate) fn softmax(
+    s: &mut [f32],
+    ld: usize,
+    causal: Causal,
+    scale: f32,
+    f: &Functions,
+    exact: bool,
+) -> u32 {
+    causal.check(s.len(), ld);
+    let mut e = _mm512_setzero_si512();
+    let mut r = 0;
+    while r < causal.rows {
+        let length = causal.first + r + 1;
+        // SAFETY: the check above.
+        unsafe {
+            let row = s.as_mut_ptr().add(r * ld);
+            let n = if r + 4 <= causal.rows { 4 } else { 1 };
+            let group = match n {
+                4 => softmax_group::<4>(row, ld, length, scale, f, exact),
+                _ => softmax_group::<1>(row, ld, length, scale, f, exact),
+            };
+            e = _mm512_max_epu32(e, group);
+            r += n;
+            // Zeros from here to the block's longest row.
+            for row in r - n..r {
+                let zeros = causal.first + r..causal.first + causal.rows;
+                s[row * ld..][zeros].fill(0.0);
+            }
+        }
+    }
+    // SAFETY: the processor has AVX-512.
+    unsafe { largest(e) }
+}
+
+/// Score gradients of `R` neighbouring rows, as [`softmax_group`].
+#[inline(always)]
+unsafe fn softmax_back_group<const R: usize>(
+    dp: *mut f32,
+    p: *const f32,
+    ld: usize,
+    length: usize,
+    inv_sqrt_dh: f32,
+) -> __m512i {
+    let longest = length + R - 1;
+    // SAFETY: every access is masked to the rows' elements.
+    unsafe {
+        let mut sums = [_mm256_setzero_ps(); R];
+        for i in (0..longest).step_by(LANES) {
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let mask = lanes((length + r).saturating_sub(i));
+                let x = _mm512_maskz_loadu_ps(mask, dp.add(r * ld + i));
+                let y = _mm512_maskz_loadu_ps(mask, p.add(r * ld + i));
+                *sum = sum_on(*sum, mul(y, x), mask);
+            }
+        }
+        let mut sum = [_mm512_setzero_ps(); R];
+        for (sum, sums) in sum.iter_mut().zip(sums) {
+            *sum = _mm512_set1_ps(combine(sums));
+        }
+        let scale = _mm512_set1_ps(inv_sqrt_dh);
+        let mut e = _mm512_setzero_si512();
+        for i in (0..longest).step_by(LANES) {
+            for (r, sum) in sum.iter().enumerate() {
+                let mask = lanes((length + r).saturating_sub(i));
+                let x = _mm512_maskz_loadu_ps(mask, dp.add(r * ld + i));
+                let y = _mm512_maskz_loadu_ps(mask, p.add(r * ld + i));
+                let x = _mm512_maskz_mov_ps(mask, mul(mul(sub(x, *sum), y), scale));
+                _mm512_mask_storeu_ps(dp.add(r * ld + i), lanes(longest - i), x);
+                e = larger(e, x, mask);
+            }
+        }
+        e
     }
 }
 
 /// See [`super::rows::softmax_back`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
-pub(crate) fn softmax_back(dp: &mut [f32], p: &[f32], inv_sqrt_dh: f32) -> u32 {
-    let n = dp.len();
-    let (p, dp) = (p[..n].as_ptr(), dp.as_mut_ptr());
+pub(crate) fn softmax_back(
+    dp: &mut [f32],
+    p: &[f32],
+    ld: usize,
+    causal: Causal,
+    inv_sqrt_dh: f32,
+) -> u32 {
+    causal.check(dp.len().min(p.len()), ld);
+    let mut e = _mm512_setzero_si512();
+    let mut r = 0;
+    while r < causal.rows {
+        let length = causal.first + r + 1;
+        // SAFETY: the check above.
+        unsafe {
+            let (dp_row, p_row) = (dp.as_mut_ptr().add(r * ld), p.as_ptr().add(r * ld));
+            let n = if r + 4 <= causal.rows { 4 } else { 1 };
+            let group = match n {
+                4 => softmax_back_group::<4>(dp_row, p_row, ld, length, inv_sqrt_dh),
+                _ => softmax_back_group::<1>(dp_row, p_row, ld, length, inv_sqrt_dh),
+            };
+            e = _mm512_max_epu32(e, group);
+            r += n;
+            for row in r - n..r {
+                let zeros = causal.first + r..causal.first + causal.rows;
+                dp[row * ld..][zeros].fill(0.0);
+            }
+        }
+    }
+    // SAFETY: the processor has AVX-512.
+    unsafe { largest(e) }
+}
+
+/// LayerNorm of `R` rows.
+#[inline(always)]
+unsafe fn layernorm_group<const R: usize>(
+    x: *const f32,
+    norm: Norm,
+    xhat: *mut f32,
+    n: *mut f32,
+    rstd: *mut f32,
+) -> __m512i {
+    use crate::num::fp32::ftz;
+    let d = norm.gamma.len();
+    let (gamma, beta) = (norm.gamma.as_ptr(), norm.beta.as_ptr());
     // SAFETY: every access is masked to the rows' elements.
     unsafe {
-        let mut sums = _mm256_setzero_ps();
-        for i in (0..n).step_by(LANES) {
-            let mask = lanes(n - i);
-            let x = _mm512_maskz_loadu_ps(mask, dp.add(i));
-            let y = _mm512_maskz_loadu_ps(mask, p.add(i));
-            sums = sum_on(sums, mul(y, x), mask);
+        let mut sums = [_mm256_setzero_ps(); R];
+        for i in (0..d).step_by(LANES) {
+            let mask = lanes(d - i);
+            for (r, sum) in sums.iter_mut().enumerate() {
+                *sum = sum_on(*sum, _mm512_maskz_loadu_ps(mask, x.add(r * d + i)), mask);
+            }
         }
-        let sum = _mm512_set1_ps(combine(sums));
-        let scale = _mm512_set1_ps(inv_sqrt_dh);
+        let mut mean = [_mm512_setzero_ps(); R];
+        for (mean, sum) in mean.iter_mut().zip(sums) {
+            *mean = _mm512_set1_ps(ftz(combine(sum) * norm.inv_d));
+        }
+        let mut sums = [_mm256_setzero_ps(); R];
+        for i in (0..d).step_by(LANES) {
+            let mask = lanes(d - i);
+            for (r, sum) in sums.iter_mut().enumerate() {
+                let at = r * d + i;
+                let t = sub(_mm512_maskz_loadu_ps(mask, x.add(at)), mean[r]);
+                _mm512_mask_storeu_ps(xhat.add(at), mask, t);
+                *sum = sum_on(*sum, mul(t, t), mask);
+            }
+        }
+        let mut scale = [_mm512_setzero_ps(); R];
+        for (r, sum) in sums.into_iter().enumerate() {
+            let var = ftz(combine(sum) * norm.inv_d);
+            let value = ftz(1.0 / ftz(ftz(var + norm.eps).sqrt()));
+            *rstd.add(r) = value;
+            scale[r] = _mm512_set1_ps(value);
+        }
         let mut e = _mm512_setzero_si512();
-        for i in (0..n).step_by(LANES) {
-            let mask = lanes(n - i);
-            let x = _mm512_maskz_loadu_ps(mask, dp.add(i));
-            let y = _mm512_maskz_loadu_ps(mask, p.add(i));
-            let x = mul(mul(sub(x, sum), y), scale);
-            _mm512_mask_storeu_ps(dp.add(i), mask, x);
-            e = larger(e, x, mask);
+        for i in (0..d).step_by(LANES) {
+            let mask = lanes(d - i);
+            let gamma = _mm512_maskz_loadu_ps(mask, gamma.add(i));
+            let beta = _mm512_maskz_loadu_ps(mask, beta.add(i));
+            for (r, scale) in scale.iter().enumerate() {
+                let at = r * d + i;
+                let t = mul(_mm512_maskz_loadu_ps(mask, xhat.add(at)), *scale);
+                _mm512_mask_storeu_ps(xhat.add(at), mask, t);
+                let y = add(mul(t, gamma), beta);
+                _mm512_mask_storeu_ps(n.add(at), mask, y);
+                e = larger(e, y, mask);
+            }
         }
-        largest(e)
+        e
     }
 }
 
 /// See [`super::rows::layernorm`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
-pub(crate) fn layernorm(x: &[f32], norm: Norm, xhat: &mut [f32], n: &mut [f32]) -> (f32, u32) {
+pub(crate) fn layernorm(
+    x: &[f32],
+    norm: Norm,
+    xhat: &mut [f32],
+    n: &mut [f32],
+    rstd: &mut [f32],
+) -> u32 {
+    let (d, rows) = (norm.gamma.len(), rstd.len());
+    let all = rows * d;
+    let (x, xhat, n) = (&x[..all], &mut xhat[..all], &mut n[..all]);
+    assert_eq!(norm.beta.len(), d);
+    let mut e = _mm512_setzero_si512();
+    let mut r = 0;
+    while r < rows {
+        // SAFETY: rows r and, where taken, the three after it exist.
+        unsafe {
+            let (x, xhat) = (x.as_ptr().add(r * d), xhat.as_mut_ptr().add(r * d));
+            let (n, rstd) = (n.as_mut_ptr().add(r * d), rstd.as_mut_ptr().add(r));
+            let group = if r + 4 <= rows {
+                r += 4;
+                layernorm_group::<4>(x, norm, xhat, n, rstd)
+            } else {
+                r += 1;
+                layernorm_group::<1>(x, norm, xhat, n, rstd)
+            };
+            e = _mm512_max_epu32(e, group);
+        }
+    }
+    // SAFETY: the processor has AVX-512.
+    unsafe { largest(e) }
+}
+
+/// Pointers to the first of some rows of [`layernorm_back`]'s operands.
+#[derive(Clone, Copy)]
+struct BackRows {
+    dn: *const f32,
+    xhat: *const f32,
+    rstd: *const f32,
+    residual: *const f32,
+    dx: *mut f32,
+    p: *mut f32,
+}
+
+#[inline(always)]
+unsafe fn layernorm_back_group<const R: usize>(norm: Norm, t: BackRows) -> [__m512i; 3] {
     use crate::num::fp32::ftz;
-    let d = x.len();
-    let (gamma, beta) = (norm.gamma[..d].as_ptr(), norm.beta[..d].as_ptr());
-    let (xhat, n) = (xhat[..d].as_mut_ptr(), n[..d].as_mut_ptr());
-    let x = x.as_ptr();
+    let d = norm.gamma.len();
+    let gamma = norm.gamma.as_ptr();
     // SAFETY: every access is masked to the rows' elements.
     unsafe {
-        let mut sums = _mm256_setzero_ps();
+        let zero = _mm256_setzero_ps();
+        let (mut first, mut second) = ([zero; R], [zero; R]);
+        let mut e = [_mm512_setzero_si512(); 3];
         for i in (0..d).step_by(LANES) {
             let mask = lanes(d - i);
-            sums = sum_on(sums, _mm512_maskz_loadu_ps(mask, x.add(i)), mask);
+            let g = _mm512_maskz_loadu_ps(mask, gamma.add(i));
+            for r in 0..R {
+                let at = r * d + i;
+                let y = _mm512_maskz_loadu_ps(mask, t.dn.add(at));
+                let x = mul(_mm512_maskz_loadu_ps(mask, t.xhat.add(at)), y);
+                _mm512_mask_storeu_ps(t.p.add(at), mask, x);
+                e[0] = larger(e[0], x, mask);
+                e[1] = larger(e[1], y, mask);
+                second[r] = sum_on(second[r], mul(x, g), mask);
+                first[r] = sum_on(first[r], mul(y, g), mask);
+            }
         }
-        let mean = _mm512_set1_ps(ftz(combine(sums) * norm.inv_d));
-        let mut sums = _mm256_setzero_ps();
+        let (mut c1, mut c2) = ([_mm512_setzero_ps(); R], [_mm512_setzero_ps(); R]);
+        let mut rstd = [_mm512_setzero_ps(); R];
+        for r in 0..R {
+            c2[r] = _mm512_set1_ps(ftz(combine(second[r]) * norm.inv_d));
+            c1[r] = _mm512_set1_ps(ftz(combine(first[r]) * norm.inv_d));
+            rstd[r] = _mm512_set1_ps(*t.rstd.add(r));
+        }
         for i in (0..d).step_by(LANES) {
             let mask = lanes(d - i);
-            let t = sub(_mm512_maskz_loadu_ps(mask, x.add(i)), mean);
-            _mm512_mask_storeu_ps(xhat.add(i), mask, t);
-            sums = sum_on(sums, mul(t, t), mask);
+            let g = _mm512_maskz_loadu_ps(mask, gamma.add(i));
+            for r in 0..R {
+                let at = r * d + i;
+                let q = mul(_mm512_maskz_loadu_ps(mask, t.dn.add(at)), g);
+                let x = mul(_mm512_maskz_loadu_ps(mask, t.xhat.add(at)), c2[r]);
+                let y = mul(sub(sub(q, x), c1[r]), rstd[r]);
+                let y = add(y, _mm512_maskz_loadu_ps(mask, t.residual.add(at)));
+                _mm512_mask_storeu_ps(t.dx.add(at), mask, y);
+                e[2] = larger(e[2], y, mask);
+            }
         }
-        let var = ftz(combine(sums) * norm.inv_d);
-        let rstd = ftz(1.0 / ftz(ftz(var + norm.eps).sqrt()));
-        let r = _mm512_set1_ps(rstd);
-        let mut e = _mm512_setzero_si512();
-        for i in (0..d).step_by(LANES) {
-            let mask = lanes(d - i);
-            let t = mul(_mm512_maskz_loadu_ps(mask, xhat.add(i)), r);
-            _mm512_mask_storeu_ps(xhat.add(i), mask, t);
-            let y = mul(t, _mm512_maskz_loadu_ps(mask, gamma.add(i)));
-            let y = add(y, _mm512_maskz_loadu_ps(mask, beta.add(i)));
-            _mm512_mask_storeu_ps(n.add(i), mask, y);
-            e = larger(e, y, mask);
-        }
-        (rstd, largest(e))
+        e
     }
 }
 
@@ -200,46 +436,97 @@ pub(crate) fn layernorm_back(
     dn: &[f32],
     xhat: &[f32],
     norm: Norm,
-    rstd: f32,
+    rstd: &[f32],
     residual: &[f32],
     dx: &mut [f32],
     p: &mut [f32],
 ) -> [u32; 3] {
-    use crate::num::fp32::ftz;
-    let d = dn.len();
-    let (xhat, residual) = (xhat[..d].as_ptr(), residual[..d].as_ptr());
-    let gamma = norm.gamma[..d].as_ptr();
-    let (dx, p, dn) = (dx[..d].as_mut_ptr(), p[..d].as_mut_ptr(), dn.as_ptr());
-    // SAFETY: every access is masked to the rows' elements.
+    let (d, rows) = (norm.gamma.len(), rstd.len());
+    let all = rows * d;
+    let (dn, xhat, residual) = (&dn[..all], &xhat[..all], &residual[..all]);
+    let (dx, p) = (&mut dx[..all], &mut p[..all]);
+    let mut e = [_mm512_setzero_si512(); 3];
+    let mut r = 0;
+    while r < rows {
+        // SAFETY: rows r and, where taken, the next one exist.
+        unsafe {
+            let at = r * d;
+            let operands = BackRows {
+                dn: dn.as_ptr().add(at),
+                xhat: xhat.as_ptr().add(at),
+                rstd: rstd.as_ptr().add(r),
+                residual: residual.as_ptr().add(at),
+                dx: dx.as_mut_ptr().add(at),
+                p: p.as_mut_ptr().add(at),
+            };
+            let group = if r + 2 <= rows {
+                r += 2;
+                layernorm_back_group::<2>(norm, operands)
+            } else {
+                r += 1;
+                layernorm_back_group::<1>(norm, operands)
+            };
+            for (e, group) in e.iter_mut().zip(group) {
+                *e = _mm512_max_epu32(*e, group);
+            }
+        }
+    }
+    // SAFETY: the processor has AVX-512.
+    unsafe { [largest(e[0]), largest(e[1]), largest(e[2])] }
+}
+
+/// A function with f(-x) = 1 - f(x) to FP32 accuracy, as [`Interpolated::eval`] with `EXACT`:
+/// the 32 coefficients of each power fit in two registers, so a lookup is one permutation.
+#[inline(always)]
+unsafe fn odd_exact(x: __m512, f: &Interpolated) -> __m512 {
+    // SAFETY: whole arrays of 32 are read; the caller enabled AVX-512.
     unsafe {
-        let (mut first, mut second) = (_mm256_setzero_ps(), _mm256_setzero_ps());
-        let mut e = [_mm512_setzero_si512(); 3];
-        for i in (0..d).step_by(LANES) {
-            let mask = lanes(d - i);
-            let y = _mm512_maskz_loadu_ps(mask, dn.add(i));
-            let x = _mm512_maskz_loadu_ps(mask, xhat.add(i));
-            let g = _mm512_maskz_loadu_ps(mask, gamma.add(i));
-            let x = mul(x, y);
-            _mm512_mask_storeu_ps(p.add(i), mask, x);
-            e[0] = larger(e[0], x, mask);
-            e[1] = larger(e[1], y, mask);
-            second = sum_on(second, mul(x, g), mask);
-            first = sum_on(first, mul(y, g), mask);
+        let a = _mm512_abs_ps(x);
+        let inside = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, _mm512_set1_ps(8.0));
+        let scaled = _mm512_maskz_mul_ps(inside, a, _mm512_set1_ps(4.0));
+        let i = _mm512_cvttps_epi32(scaled);
+        let t = _mm512_sub_ps(scaled, _mm512_cvtepi32_ps(i));
+        let t = _mm512_sub_ps(t, _mm512_set1_ps(0.5));
+        let mut v = _mm512_setzero_ps();
+        for power in f.coefficients.iter().rev() {
+            let low = _mm512_loadu_ps(power.as_ptr());
+            let high = _mm512_loadu_ps(power.as_ptr().add(LANES));
+            v = _mm512_fmadd_ps(v, t, _mm512_permutex2var_ps(low, i, high));
         }
-        let c2 = _mm512_set1_ps(ftz(combine(second) * norm.inv_d));
-        let c1 = _mm512_set1_ps(ftz(combine(first) * norm.inv_d));
-        let rstd = _mm512_set1_ps(rstd);
-        for i in (0..d).step_by(LANES) {
-            let mask = lanes(d - i);
-            let y = _mm512_maskz_loadu_ps(mask, dn.add(i));
-            let x = _mm512_maskz_loadu_ps(mask, xhat.add(i));
-            let q = mul(y, _mm512_maskz_loadu_ps(mask, gamma.add(i)));
-            let r = sub(sub(q, mul(x, c2)), c1);
-            let r = add(mul(r, rstd), _mm512_maskz_loadu_ps(mask, residual.add(i)));
-            _mm512_mask_storeu_ps(dx.add(i), mask, r);
-            e[2] = larger(e[2], r, mask);
+        let one = _mm512_set1_ps(1.0);
+        let v = _mm512_mask_mov_ps(one, inside, v);
+        let negative = _mm512_movepi32_mask(_mm512_castps_si512(x));
+        _mm512_mask_sub_ps(v, negative, one, v)
+    }
+}
+
+/// See [`super::rows::gelu_exact`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
+pub(crate) fn gelu_exact(h: &[f32], g: &mut [f32], f: &Functions) {
+    let (n, g) = (h.len(), g[..h.len()].as_mut_ptr());
+    for i in (0..n).step_by(LANES) {
+        let mask = lanes(n - i);
+        // SAFETY: every access is masked to the elements.
+        unsafe {
+            let x = _mm512_maskz_loadu_ps(mask, h.as_ptr().add(i));
+            let y = mul(odd_exact(x, &f.phi), x);
+            _mm512_mask_storeu_ps(g.add(i), mask, y);
         }
-        [largest(e[0]), largest(e[1]), largest(e[2])]
+    }
+}
+
+/// See [`super::rows::gelu_back_exact`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
+pub(crate) fn gelu_back_exact(h: &[f32], dg: &mut [f32], f: &Functions) {
+    let (n, dg) = (h.len(), dg[..h.len()].as_mut_ptr());
+    for i in (0..n).step_by(LANES) {
+        let mask = lanes(n - i);
+        // SAFETY: every access is masked to the elements.
+        unsafe {
+            let x = _mm512_maskz_loadu_ps(mask, h.as_ptr().add(i));
+            let y = _mm512_maskz_loadu_ps(mask, dg.add(i));
+            _mm512_mask_storeu_ps(dg.add(i), mask, mul(odd_exact(x, &f.dphi), y));
+        }
     }
 }
 

@@ -116,7 +116,8 @@ pub(crate) use leveled;
 ///
 /// # Safety
 /// Functions may be called only where the instruction set of the implementing type is enabled,
-/// with pointers to `LANES` (or, where given, `n`) valid elements.
+/// with pointers to `LANES` (or, where given, `n`) valid elements. `load_part` reads `LANES` of them
+/// where [`Vector::in_place`] gives no operand.
 pub(crate) trait Vector: Copy {
     /// Element of the packed operands.
     type Scalar: Scalar;
@@ -128,6 +129,12 @@ pub(crate) trait Vector: Copy {
     }
     unsafe fn zero() -> Self;
     unsafe fn load(p: *const Self::Scalar) -> Self;
+    /// The first `n` elements (at most `LANES`); the rest is unspecified.
+    #[inline(always)]
+    unsafe fn load_part(p: *const Self::Scalar, _n: usize) -> Self {
+        // SAFETY: the caller's: packed operands are whole vectors.
+        unsafe { Self::load(p) }
+    }
     unsafe fn splat(p: *const Self::Scalar) -> Self;
     /// `self + a * b`; with grid integers exact in any form.
     unsafe fn fma(self, a: Self, b: Self) -> Self;
@@ -282,6 +289,19 @@ where
     unsafe fn load(p: *const S) -> Self {
         // SAFETY: the caller gives `L` valid elements.
         Plain(unsafe { p.cast::<[S; L]>().read() })
+    }
+    #[inline(always)]
+    unsafe fn load_part(p: *const S, n: usize) -> Self {
+        if n >= L {
+            // SAFETY: as above.
+            return unsafe { Self::load(p) };
+        }
+        let mut x = [S::default(); L];
+        for (i, x) in x.iter_mut().enumerate().take(n) {
+            // SAFETY: the caller gives `n` valid elements.
+            *x = unsafe { *p.add(i) };
+        }
+        Plain(x)
     }
     #[inline(always)]
     unsafe fn splat(p: *const S) -> Self {

@@ -84,6 +84,8 @@ struct Post {
 struct Shared {
     post: Mutex<Post>,
     changed: Condvar,
+    /// The post's number, for workers that spin before they sleep.
+    posted: AtomicUsize,
     barrier: SpinBarrier,
 }
 
@@ -105,6 +107,7 @@ impl Team {
                 closing: false,
             }),
             changed: Condvar::new(),
+            posted: AtomicUsize::new(0),
             barrier: SpinBarrier::new(count),
         });
         let workers = (1..count)
@@ -147,6 +150,7 @@ impl Team {
             post.job = Some(lasting);
             post.number += 1;
             post.running = self.count - 1;
+            self.shared.posted.store(post.number, Ordering::Release);
         }
         self.shared.changed.notify_all();
         let wait = Wait(&self.shared);
@@ -189,6 +193,12 @@ impl Drop for Wait<'_> {
 fn work(shared: &Shared, index: usize, count: usize) {
     let mut done = 0;
     loop {
+        // The next job usually follows at once; waking a sleeping thread would take longer.
+        let mut turns = 0;
+        while turns < SPINS && shared.posted.load(Ordering::Acquire) == done {
+            turns += 1;
+            std::hint::spin_loop();
+        }
         let job = {
             let mut post = shared
                 .post

@@ -74,6 +74,45 @@ unsafe fn transpose8(r: [__m256; 8]) -> [__m256; 8] {
     }
 }
 
+/// Rows become columns, 16 of each.
+#[inline(always)]
+pub unsafe fn transpose16(r: [__m512; 16]) -> [__m512; 16] {
+    // SAFETY: register operations; the caller enabled AVX-512.
+    unsafe {
+        let mut pairs = [_mm512_setzero_ps(); 16];
+        for i in 0..8 {
+            pairs[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+            pairs[2 * i + 1] = _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+        }
+        // fours[4 g + c]: column c of each 128-bit lane, rows 4 g to 4 g + 3.
+        let mut fours = [_mm512_setzero_ps(); 16];
+        for g in 0..4 {
+            for c in 0..2 {
+                let (low, high) = (pairs[4 * g + c], pairs[4 * g + 2 + c]);
+                fours[4 * g + 2 * c] = _mm512_shuffle_ps::<0x44>(low, high);
+                fours[4 * g + 2 * c + 1] = _mm512_shuffle_ps::<0xee>(low, high);
+            }
+        }
+        let mut out = [_mm512_setzero_ps(); 16];
+        for c in 0..4 {
+            let (a, b, d, e) = (fours[c], fours[4 + c], fours[8 + c], fours[12 + c]);
+            let (ab0, ab1) = (
+                _mm512_shuffle_f32x4::<0x88>(a, b),
+                _mm512_shuffle_f32x4::<0xdd>(a, b),
+            );
+            let (de0, de1) = (
+                _mm512_shuffle_f32x4::<0x88>(d, e),
+                _mm512_shuffle_f32x4::<0xdd>(d, e),
+            );
+            out[c] = _mm512_shuffle_f32x4::<0x88>(ab0, de0);
+            out[4 + c] = _mm512_shuffle_f32x4::<0x88>(ab1, de1);
+            out[8 + c] = _mm512_shuffle_f32x4::<0xdd>(ab0, de0);
+            out[12 + c] = _mm512_shuffle_f32x4::<0xdd>(ab1, de1);
+        }
+        out
+    }
+}
+
 /// Stores 8 elements.
 trait Put8: Scalar {
     unsafe fn put8(p: *mut Self, x: __m256);
@@ -267,6 +306,10 @@ impl Vector for __m512 {
         unsafe { _mm512_loadu_ps(p) }
     }
     #[inline(always)]
+    unsafe fn load_part(p: *const f32, n: usize) -> Self {
+        unsafe { _mm512_maskz_loadu_ps(lanes(n), p) }
+    }
+    #[inline(always)]
     unsafe fn splat(p: *const f32) -> Self {
         unsafe { _mm512_set1_ps(*p) }
     }
@@ -308,7 +351,22 @@ impl Vector for __m512 {
         sb: usize,
         grid: Option<Grid>,
     ) {
-        unsafe { pack_squares(src, ld, k, columns, dst, sb, grid) }
+        unsafe {
+            for j in (0..columns).step_by(LANES) {
+                for i in (0..k).step_by(LANES) {
+                    let mask = lanes(k - i);
+                    let mut square = [_mm512_setzero_ps(); LANES];
+                    for (n, row) in square.iter_mut().enumerate() {
+                        let mask = if j + n < columns { mask } else { 0 };
+                        let x = _mm512_maskz_loadu_ps(mask, src.wrapping_add((j + n) * ld + i));
+                        *row = apply512(x, grid);
+                    }
+                    for (n, row) in transpose16(square).iter().enumerate().take(k - i) {
+                        _mm512_storeu_ps(dst.add((i + n) * sb + j), *row);
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -389,6 +447,14 @@ impl Vector for __m256 {
     #[inline(always)]
     unsafe fn load(p: *const f32) -> Self {
         unsafe { _mm256_loadu_ps(p) }
+    }
+    #[inline(always)]
+    unsafe fn load_part(p: *const f32, n: usize) -> Self {
+        unsafe {
+            let places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), places);
+            _mm256_maskload_ps(p, mask)
+        }
     }
     #[inline(always)]
     unsafe fn splat(p: *const f32) -> Self {
