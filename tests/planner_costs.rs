@@ -43,6 +43,7 @@ fn every_instruction_costs_what_the_hardware_takes() {
             banks: b,
             lanes: shape.adam_lanes,
             weight_depth: shape.weight_depth,
+            scale_words: plan.scale_words(),
             layernorm_words: shape.layernorm_words,
             tensor_bases: plan.tensor_bases(),
             weights: model.weight_format,

@@ -68,6 +68,7 @@ pub fn netlist(plan: &Plan) -> Result<Design, CompileError> {
         tensor_bases: plan.tensor_bases(),
         position: plan.position_banks(),
         position_blocks: plan.position_blocks,
+        scale_words: plan.scale_words(),
         gradient_style: style(plan.gradient_kind),
         moment_style: style(plan.moment_kind),
         registers: &file,

@@ -40,6 +40,6 @@ mod tests;
 pub use checkpoint::Checkpoint;
 pub use error::{ReferenceError, Result};
 pub use pass::Trace;
-pub use state::State;
+pub use state::{Moments, State};
 pub use tensors::TensorId;
 pub use trainer::{StepResult, Trainer, WindowResult};

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::config::model::ModelConfig;
+use crate::config::model::{ModelConfig, MomentFormat};
+use crate::num::moments8::{BLOCK, blocks_per_row};
 use crate::reference::{State, TensorId};
 use crate::trainer::layout::{RawParameter, TrainerState};
 
@@ -13,9 +14,9 @@ pub struct Difference {
     pub step: u32,
     /// Tensor name, or `schedule`.
     pub tensor: String,
-    /// `weight`, `m`, `v`, or the schedule word's name.
+    /// `weight`, `m`, `v`, `m scale`, `v scale`, or the schedule word's name.
     pub word: &'static str,
-    /// Row and column.
+    /// Row and column (of a scale: of the first element of its block).
     pub row: usize,
     pub column: usize,
     /// Stored bits as hexadecimal digits.
@@ -79,7 +80,7 @@ pub fn from_words(model: &ModelConfig, words: &TrainerState) -> State {
     state
 }
 
-/// Compares every weight, both moments and the schedule words.
+/// Compares every weight, both moments, the scales of moment blocks and the schedule words.
 pub fn compare(
     model: &ModelConfig,
     step: u32,
@@ -91,8 +92,9 @@ pub fn compare(
     let d = model.embed_dim;
     let weight_bits = model.weight_format.bits();
     let moment_bits = match model.moment_format {
-        crate::config::model::MomentFormat::Bf16 => 16,
-        _ => 32,
+        MomentFormat::Int8 => 8,
+        MomentFormat::Bf16 => 16,
+        MomentFormat::Fp32 => 32,
     };
     let mut tensor = |id: TensorId, want: &[RawParameter], have: &[RawParameter]| {
         let columns = id.shape(model)[1];
@@ -113,7 +115,11 @@ pub fn compare(
                 out.mismatches += 1;
                 if out.first.is_none() {
                     let digits = bits as usize / 4;
-                    let value = |b: u32| f32::from_bits(b << (32 - bits));
+                    let value = |x: u32| match (bits, word) {
+                        (8, "m") => f32::from(x as u8 as i8),
+                        (8, _) => x as f32,
+                        _ => f32::from_bits(x << (32 - bits)),
+                    };
                     out.first = Some(Difference {
                         step,
                         tensor: id.name(),
@@ -124,7 +130,10 @@ pub fn compare(
                         got_bits: format!("{g:0digits$x}"),
                         expected: value(e),
                         got: value(g),
-                        ulps: ulps(e, g, bits),
+                        ulps: match bits {
+                            8 => (value(e) - value(g)).abs() as u64,
+                            _ => ulps(e, g, bits),
+                        },
                     });
                 }
             }
@@ -140,6 +149,30 @@ pub fn compare(
             &expected.layernorm[range.clone()],
             &got.layernorm[range],
         );
+    }
+    for (k, id) in matrices.iter().enumerate() {
+        let per_row = blocks_per_row(id.shape(model)[1]);
+        for (i, (want, have)) in expected.scales[k].iter().zip(&got.scales[k]).enumerate() {
+            for (word, e, g) in [("m scale", want[0], have[0]), ("v scale", want[1], have[1])] {
+                out.words += 1;
+                if e == g {
+                    continue;
+                }
+                out.mismatches += 1;
+                out.first.get_or_insert_with(|| Difference {
+                    step,
+                    tensor: id.name(),
+                    word,
+                    row: i / per_row,
+                    column: i % per_row * BLOCK,
+                    expected_bits: format!("{e:08x}"),
+                    got_bits: format!("{g:08x}"),
+                    expected: f32::from_bits(e),
+                    got: f32::from_bits(g),
+                    ulps: ulps(e, g, 32),
+                });
+            }
+        }
     }
     for (word, e, g) in [
         ("step", expected.step, got.step),
@@ -187,14 +220,19 @@ mod tests {
 
     #[test]
     fn words_and_state_are_inverse_and_a_flipped_bit_is_found() {
-        for name in ["tiny", "shakespeare-334k-7b"] {
+        for name in ["tiny", "shakespeare-334k-7b", "shakespeare-334k-5b"] {
             let mut model = load_model(name, &[]).expect("built-in model");
             model.layers = 2;
             let state = State::init(&model);
             let words = to_words(&model, &state);
             assert_eq!(from_words(&model, &words), state);
             let same = compare(&model, 1, &words, &words);
-            assert_eq!(same.words, 3 * model.parameters() as u64 + 4);
+            let scales = words.scales.iter().map(|s| 2 * s.len()).sum::<usize>();
+            assert_eq!(scales > 0, name == "shakespeare-334k-5b");
+            assert_eq!(
+                same.words,
+                3 * model.parameters() as u64 + scales as u64 + 4
+            );
             assert_eq!(same.mismatches, 0);
 
             let mut other = words.clone();
@@ -208,6 +246,14 @@ mod tests {
                 ("layers.0.wo", "weight")
             );
             assert_eq!((first.row, first.column, first.ulps), (0, 5, 2));
+            if scales > 0 {
+                let mut other = words.clone();
+                other.scales[1][7][1] ^= 4;
+                let first = compare(&model, 3, &words, &other).first;
+                let first = first.expect("a difference");
+                // Six blocks in a row of Wqkv.
+                assert_eq!((first.word, first.row, first.column), ("v scale", 1, 44));
+            }
         }
     }
 

@@ -229,8 +229,10 @@ pub fn encode_vec(program: &[VecInstr]) -> Encoded {
     encode(&rows)
 }
 
-/// Encodes the adam program.
+/// Encodes the adam program. Fields of moment blocks exist only where a tile has them: `block_waddr` is the weight
+/// address of the block's first column.
 pub fn encode_adam(program: &[AdamInstr]) -> Encoded {
+    let blocks = program.iter().any(|i| i.block.is_some());
     let rows: Vec<Values> = program
         .iter()
         .map(|i| {
@@ -246,6 +248,20 @@ pub fn encode_adam(program: &[AdamInstr]) -> Encoded {
                 ("nc", i.nc as u128),
                 ("first", i.first as u128),
             ]);
+            if blocks {
+                let (block_first, block_last) = i.block_ends();
+                let of = |field: fn(BlockPart) -> usize| i.block.map_or(0, field) as u128;
+                v.extend([
+                    ("block_first", block_first as u128),
+                    ("block_last", block_last as u128),
+                    ("scale", of(|p| p.scale)),
+                    ("row0", of(|p| p.row0)),
+                    ("columns", of(|p| p.columns)),
+                    ("block_row0", of(|p| p.block_row0)),
+                    ("turn", of(|p| p.turn)),
+                    ("block_waddr", i.waddr as u128 - of(|p| p.offset)),
+                ]);
+            }
             v
         })
         .collect();
@@ -269,6 +285,7 @@ mod tests {
             nr: 44,
             nc: 44,
             first: false,
+            block: None,
         }
     }
 

@@ -273,6 +273,35 @@ pub struct AdamInstr {
     pub nc: usize,
     /// First tile of its tensor (exponent `Weight(tensor)` restarts).
     pub first: bool,
+    /// Where the tile lies in the moment blocks of its rows (`moment_format = int8`, matrices only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<BlockPart>,
+}
+
+/// A tile as part of B moment blocks, one of each of its rows (`docs/arithmetic.md` section 6). The parts of a block
+/// follow each other in the order of their columns, with no other matrix tile between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct BlockPart {
+    /// Address of the blocks' scales in every bank.
+    pub scale: usize,
+    /// Columns of the block.
+    pub columns: usize,
+    /// Columns of the block before this tile.
+    pub offset: usize,
+    /// Row in bank 0 of the tile's first column, and of the block's first column.
+    pub row0: usize,
+    pub block_row0: usize,
+    /// `(columns - 1) mod B`: banks between a row's first and last element in the block.
+    pub turn: usize,
+}
+
+impl AdamInstr {
+    /// Whether the tile begins moment blocks, and whether it ends them.
+    pub fn block_ends(&self) -> (bool, bool) {
+        self.block.map_or((false, false), |p| {
+            (p.offset == 0, p.offset + self.nr == p.columns)
+        })
+    }
 }
 
 /// The three programs of one training step.

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::cycles::Costs;
+use super::cycles::{BlockClock, Costs};
 use super::isa::*;
 use super::program::{Instr, Logical};
 use super::waits::{Region, accesses, operand_groups, ports};
@@ -179,6 +179,14 @@ impl<'a> Scheduler<'a> {
         clock.finish()
     }
 
+    /// The gradient product whose update continues the blocks of update `at`.
+    fn next_part(&self, at: usize) -> usize {
+        let parts = |n: &usize| matches!(&self.instrs[*n], Instr::Adam(i) if i.block.is_some());
+        (at + 1..self.instrs.len())
+            .find(parts)
+            .map_or(at, |n| n - 1)
+    }
+
     /// What engine `e` had better do next.
     fn pick(
         &self,
@@ -260,6 +268,9 @@ struct Clock<'a> {
     free: [u64; 3],
     last: [u64; 3],
     lanes_free: u64,
+    blocks: BlockClock,
+    /// The product that continues moment blocks which have begun: no other one may come between.
+    open: Option<usize>,
     /// Cycle in which the last product's rows have left the array.
     drained: u64,
     /// Retirements of the updates so far.
@@ -286,6 +297,8 @@ impl<'a> Clock<'a> {
             free: [s.costs.sample_start; 3],
             last: [0; 3],
             lanes_free: 0,
+            blocks: BlockClock::default(),
+            open: None,
             drained: 0,
             updates: vec![],
             reads: vec![[0; 3]; groups],
@@ -324,6 +337,12 @@ impl<'a> Clock<'a> {
             }
         }
         if is_gradient(&self.s.instrs[at]) {
+            if let (Some(open), Instr::Adam(update)) = (self.open, &self.s.instrs[at + 1])
+                && update.block.is_some()
+                && open != at
+            {
+                return None;
+            }
             if let Some(k) = self.updates.len().checked_sub(self.s.costs.gradient_tiles) {
                 start = start.max(self.updates[k] + gap);
             }
@@ -342,8 +361,13 @@ impl<'a> Clock<'a> {
         let costs = self.s.costs;
         let (ready, retire) = match &self.s.instrs[at] {
             Instr::Adam(i) => {
-                let begin = costs.adam_begin(i, (start + 2).max(self.lanes_free));
+                let room = self.blocks.room(costs, i, (start + 2).max(self.lanes_free));
+                let begin = costs.adam_begin(i, room);
                 self.lanes_free = begin + costs.adam_steps(i);
+                self.blocks.take(costs, i, self.lanes_free);
+                if i.block.is_some() {
+                    self.open = (!i.block_ends().1).then(|| self.s.next_part(at));
+                }
                 (begin, self.lanes_free + costs.adam_latency())
             }
             other => {

@@ -28,6 +28,8 @@ mod unit {
     pub const SPACING: u64 = AT_A + 1 + MUL + TABLE + 1;
     /// Adam: operands, then the longest path to the weight.
     pub const ADAM: u64 = 4 + 3 * MUL + 3 * ADD + SQRT + DIV + 1;
+    /// Adam: codes of 8-bit blocks to moments.
+    pub const DECODE: u64 = 1 + MUL;
 }
 
 /// Everything that the cycle model knows of the engines.
@@ -39,6 +41,8 @@ pub struct Costs {
     pub adam_lanes: u64,
     /// Gradient tiles that the Adam unit holds.
     pub gradient_tiles: usize,
+    /// Moments in 8-bit blocks.
+    pub blocks: bool,
     /// First start after the sample's begin.
     pub sample_start: u64,
     /// Least distance of two starts of an engine.
@@ -54,10 +58,16 @@ impl Costs {
             q: (b / adam_lanes) as u64,
             adam_lanes: adam_lanes as u64,
             gradient_tiles,
+            blocks: false,
             sample_start: 4,
             start_interval: 2,
             retire_to_start: 2,
         }
+    }
+
+    /// The same with moments in 8-bit blocks, or without.
+    pub fn with_blocks(self, blocks: bool) -> Self {
+        Self { blocks, ..self }
     }
 
     /// Stages of a rotator: radix 4.
@@ -124,7 +134,8 @@ impl Costs {
 
     /// From the last step of a tile to its retirement.
     pub fn adam_latency(&self) -> u64 {
-        let path = unit::ADAM + u64::from(unit::ADAM.is_multiple_of(self.q));
+        let path = unit::ADAM + if self.blocks { unit::DECODE } else { 0 };
+        let path = path + u64::from(path.is_multiple_of(self.q));
         path + u64::from(bits_for(self.adam_lanes as usize - 1)) + 3
     }
 

@@ -3,8 +3,10 @@
 //! An instruction starts as soon as its engine is ready and its waits are met; nothing stalls inside it. So three
 //! numbers per instruction (start to ready, start to retire, retire to a waiting start) give the exact timeline.
 
+mod blocks;
 mod costs;
 
+pub use blocks::{BlockClock, SLOTS, buffer_words};
 pub use costs::Costs;
 
 use serde::Serialize;
@@ -41,6 +43,7 @@ pub fn simulate(program: &Program, costs: &Costs) -> Option<Timeline> {
     let lengths = [program.mat.len(), program.vec.len(), program.adam.len()];
     let mut t = Timeline::default();
     let mut adam_free = 0;
+    let mut blocks = BlockClock::default();
     loop {
         let mut moved = false;
         for (e, &length) in lengths.iter().enumerate() {
@@ -71,8 +74,10 @@ pub fn simulate(program: &Program, costs: &Costs) -> Option<Timeline> {
                     _ => {
                         let i = &program.adam[n];
                         let steps = costs.adam_steps(i);
-                        let begin = costs.adam_begin(i, (start + 2).max(adam_free));
+                        let at = blocks.room(costs, i, (start + 2).max(adam_free));
+                        let begin = costs.adam_begin(i, at);
                         adam_free = begin + steps;
+                        t.total = t.total.max(blocks.take(costs, i, adam_free));
                         (begin, adam_free + costs.adam_latency(), steps)
                     }
                 };

@@ -3,12 +3,14 @@
 //! One formula places every matrix (`docs/machine.md` section 1), so a tile's stream, a weight's bank and
 //! the order of the state stream all follow from [`Matrix`].
 
+mod scales;
 mod state;
 
-pub use state::{Beat, RawParameter, TrainerState, beats_to_state, state_to_beats};
+pub use scales::ScaleLayout;
+pub use state::{Beat, RawParameter, TrainerState, beats_to_state, no_scales, state_to_beats};
 
 use super::isa::Stream;
-use crate::config::model::ModelConfig;
+use crate::config::model::{ModelConfig, MomentFormat};
 use crate::num::constants::{Constants, position_code};
 
 /// A matrix in skewed banks: element (i, j) is in bank `(i + j) mod B` at `base + (i div B) * pitch + j`.
@@ -126,12 +128,14 @@ pub struct WeightLayout {
     pub tensors: Vec<Matrix>,
     /// Words of each bank, slack included.
     pub depth: usize,
+    /// Scales of 8-bit block moments.
+    pub scales: Option<ScaleLayout>,
 }
 
 impl WeightLayout {
     pub fn new(model: &ModelConfig, b: usize) -> Self {
         let mut base = 0;
-        let tensors = weight_shapes(model)
+        let tensors: Vec<Matrix> = weight_shapes(model)
             .into_iter()
             .map(|(rows, cols)| {
                 let matrix = Matrix::new(base, rows, cols);
@@ -139,8 +143,10 @@ impl WeightLayout {
                 matrix
             })
             .collect();
+        let blocks = model.moment_format == MomentFormat::Int8;
         Self {
             b,
+            scales: blocks.then(|| ScaleLayout::new(&tensors, b)),
             tensors,
             depth: base + b,
         }

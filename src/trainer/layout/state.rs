@@ -1,8 +1,9 @@
 //! The logical state, its stream order and its relation to the reference's state.
 
-use super::WeightLayout;
+use super::{Matrix, WeightLayout};
 use crate::config::model::ModelConfig;
-use crate::reference::{State, TensorId};
+use crate::num::moments8::blocks_per_row;
+use crate::reference::{Moments, State, TensorId};
 
 /// Raw storage bits of one parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct RawParameter {
 pub struct TrainerState {
     /// Row-major matrices: E, then Wqkv, Wo, W1, W2 of each layer.
     pub tensors: Vec<Vec<RawParameter>>,
+    /// FP32 bits [sm, sv] of every moment block of each matrix, row by row; empty in other formats.
+    pub scales: Vec<Vec<[u32; 2]>>,
     /// Index `p*d + j`, FP32 bits.
     pub layernorm: Vec<RawParameter>,
     /// Steps done.
@@ -42,6 +45,16 @@ pub fn state_to_beats(layout: &WeightLayout, state: &TrainerState) -> Vec<Beat> 
             beats.push(beat(p));
         }
     }
+    if let Some(scales) = &layout.scales {
+        for address in 0..scales.depth {
+            for bank in 0..layout.b {
+                let [m, v] = scales
+                    .locate(layout.b, &layout.tensors, bank, address)
+                    .map_or([0, 0], |(t, k)| state.scales[t][k]);
+                beats.push([m, v, 0, 0]);
+            }
+        }
+    }
     beats.extend(state.layernorm.iter().map(|&p| beat(p)));
     beats.push([state.step, state.p1, state.p2, state.seed]);
     beats
@@ -54,7 +67,9 @@ pub fn beats_to_state(
     beats: &[Beat],
 ) -> Result<TrainerState, String> {
     let matrix_beats = layout.depth * layout.b;
-    let expected = matrix_beats + model.layernorm_parameters() + 1;
+    let scale_words = layout.scales.as_ref().map_or(0, |s| s.depth);
+    let scale_beats = matrix_beats + scale_words * layout.b;
+    let expected = scale_beats + model.layernorm_parameters() + 1;
     if beats.len() != expected {
         return Err(format!(
             "state stream has {} beats, this model on this array has {expected}",
@@ -76,10 +91,20 @@ pub fn beats_to_state(
             tensors[t][e] = raw(beat);
         }
     }
+    let mut scales = no_scales(layout);
+    if let Some(places) = &layout.scales {
+        for (n, beat) in beats[matrix_beats..scale_beats].iter().enumerate() {
+            let (bank, address) = (n % layout.b, n / layout.b);
+            if let Some((t, k)) = places.locate(layout.b, &layout.tensors, bank, address) {
+                scales[t][k] = [beat[0], beat[1]];
+            }
+        }
+    }
     let last = &beats[expected - 1];
     Ok(TrainerState {
         tensors,
-        layernorm: beats[matrix_beats..expected - 1].iter().map(raw).collect(),
+        scales,
+        layernorm: beats[scale_beats..expected - 1].iter().map(raw).collect(),
         step: last[0],
         p1: last[1],
         p2: last[2],
@@ -87,10 +112,24 @@ pub fn beats_to_state(
     })
 }
 
+/// Scales of zero for every moment block of a layout.
+pub fn no_scales(layout: &WeightLayout) -> Vec<Vec<[u32; 2]>> {
+    let blocks = |m: &Matrix| match layout.scales {
+        Some(_) => m.rows * blocks_per_row(m.cols),
+        None => 0,
+    };
+    layout
+        .tensors
+        .iter()
+        .map(|m| vec![[0; 2]; blocks(m)])
+        .collect()
+}
+
 impl TrainerState {
     /// The reference's state in storage bits.
     pub fn from_reference(model: &ModelConfig, state: &State) -> Self {
         let mut tensors = vec![];
+        let mut scales = vec![];
         let mut layernorm = vec![];
         for id in TensorId::all(model) {
             let t = state.tensor(id);
@@ -103,12 +142,25 @@ impl TrainerState {
                 }
             });
             match id.matrix() {
-                Some(_) => tensors.push(raw.collect()),
+                Some(_) => {
+                    tensors.push(raw.collect());
+                    scales.push(match &t.moments {
+                        Moments::Int8 {
+                            m_scale, v_scale, ..
+                        } => m_scale
+                            .iter()
+                            .zip(v_scale)
+                            .map(|(m, v)| [m.to_bits(), v.to_bits()])
+                            .collect(),
+                        _ => vec![],
+                    });
+                }
                 None => layernorm.extend(raw),
             }
         }
         Self {
             tensors,
+            scales,
             layernorm,
             step: state.schedule.step,
             p1: state.schedule.p1.to_bits(),
@@ -120,6 +172,7 @@ impl TrainerState {
     /// Writes the storage bits into a reference state of the same model.
     pub fn to_reference(&self, model: &ModelConfig, state: &mut State) {
         let mut matrices = self.tensors.iter();
+        let mut scales = self.scales.iter();
         let mut vectors = self.layernorm.chunks(model.embed_dim);
         for id in TensorId::all(model) {
             let source = match id.matrix() {
@@ -130,6 +183,19 @@ impl TrainerState {
             for (i, p) in source.unwrap_or_default().iter().enumerate() {
                 t.set_weight_bits(i, p.w);
                 t.set_moment_bits(i, [p.m, p.v]);
+            }
+            let blocks = id.matrix().and_then(|_| scales.next());
+            if let (
+                Moments::Int8 {
+                    m_scale, v_scale, ..
+                },
+                Some(blocks),
+            ) = (&mut t.moments, blocks)
+            {
+                for (k, &[m, v]) in blocks.iter().enumerate() {
+                    m_scale[k] = f32::from_bits(m);
+                    v_scale[k] = f32::from_bits(v);
+                }
             }
         }
         state.schedule.step = self.step;
@@ -142,13 +208,22 @@ impl TrainerState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::model::MomentFormat;
     use crate::trainer::layout::weight_shapes;
     use crate::trainer::testing::odd_model;
 
     #[test]
     fn state_survives_the_stream() {
-        let model = odd_model();
-        let layout = WeightLayout::new(&model, 11);
+        for moment_format in [MomentFormat::Bf16, MomentFormat::Int8] {
+            stream_of(&ModelConfig {
+                moment_format,
+                ..odd_model()
+            });
+        }
+    }
+
+    fn stream_of(model: &ModelConfig) {
+        let layout = WeightLayout::new(model, 11);
         let mut n = 0u32;
         let mut next = || {
             n += 1;
@@ -158,8 +233,13 @@ mod tests {
                 v: n << 8,
             }
         };
+        let mut scales = no_scales(&layout);
+        for (k, s) in scales.iter_mut().flatten().enumerate() {
+            *s = [k as u32 + 1, 7 * k as u32 + 3];
+        }
         let state = TrainerState {
-            tensors: weight_shapes(&model)
+            scales,
+            tensors: weight_shapes(model)
                 .into_iter()
                 .map(|(r, c)| (0..r * c).map(|_| next()).collect())
                 .collect(),
@@ -170,8 +250,8 @@ mod tests {
             seed: 3,
         };
         let beats = state_to_beats(&layout, &state);
-        assert_eq!(beats_to_state(&model, &layout, &beats), Ok(state));
-        assert!(beats_to_state(&model, &layout, &beats[1..]).is_err());
+        assert_eq!(beats_to_state(model, &layout, &beats), Ok(state));
+        assert!(beats_to_state(model, &layout, &beats[1..]).is_err());
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! What one instruction computes.
 
-use super::memory::Memory;
+use super::memory::{Memory, Uncoded};
 use crate::config::model::{LayerNormOptimizer, MomentFormat};
 use crate::num::adam::{Parameter, adam, sgd};
 use crate::num::block;
 use crate::num::formats::{bf16_decode, bf16_stochastic};
 use crate::num::fp32::{add, div, mul, sqrt, sub};
+use crate::num::moments8;
 use crate::num::reduce::combine8;
 use crate::num::schedule::StepScalars;
 use crate::num::threefry::rounding_bits;
@@ -21,6 +22,9 @@ pub(super) struct Effect {
     pub gradients: Vec<(usize, f32)>,
     pub weights: Vec<(usize, RawParameter)>,
     pub layernorm: Vec<(usize, RawParameter)>,
+    /// Moments that wait for their blocks, and whether the blocks are complete with them.
+    pub uncoded: Vec<Uncoded>,
+    pub blocks_end: bool,
     /// (register, first tile of its tensor, tile maximum).
     pub exponent: Option<(ExpId, bool, u32)>,
     pub scalar: Option<(usize, Vec<f32>)>,
@@ -263,7 +267,64 @@ fn vec(memory: &Memory, i: &VecInstr, logit_position: usize) -> Effect {
     effect
 }
 
+/// A matrix tile whose moments are 8-bit blocks.
+fn adam_blocks(memory: &Memory, i: &AdamInstr, part: BlockPart, scalars: &StepScalars) -> Effect {
+    let b = memory.shape.b;
+    let model = &memory.model;
+    let mut effect = Effect {
+        tile: vec![vec![0; i.nr]; i.nc],
+        blocks_end: i.block_ends().1,
+        ..Effect::default()
+    };
+    let mut tilemax = 0;
+    for step in 0..i.nr {
+        for bank in 0..b {
+            let row = (part.row0 + bank + b - step % b) % b;
+            if row >= i.nc {
+                continue;
+            }
+            let g = memory.grad[(i.place * b + step) * b + bank];
+            let at = (i.waddr + step) * b + bank;
+            let scale = part.scale * b + (row + b - part.block_row0) % b;
+            let [m_scale, v_scale] = memory.scales[scale];
+            let old = memory.weights[at];
+            let new = adam(
+                &memory.constants,
+                scalars,
+                Parameter {
+                    w: model.weight_format.decode(old.w),
+                    m: moments8::decode_m(old.m as u8 as i8, m_scale),
+                    v: moments8::decode_v(old.v as u8, v_scale),
+                },
+                g,
+            );
+            let element = i.element0 + row * i.row_len + step;
+            let random =
+                rounding_bits(memory.seed(), scalars.step, element as u32, i.tensor as u32);
+            let w = model
+                .weight_format
+                .encode(model.rounding, new.w, random.weight);
+            effect.weights.push((at, RawParameter { w, ..old }));
+            tilemax = tilemax.max(block::exponent(model.weight_format.decode(w)));
+            effect.tile[row][step] = w;
+            effect.error |= block::exponent(g) == 255;
+            effect.uncoded.push(Uncoded {
+                at,
+                scale,
+                m: new.m,
+                root: sqrt(new.v),
+                random,
+            });
+        }
+    }
+    effect.exponent = Some((ExpId::Weight(i.tensor), i.first, tilemax));
+    effect
+}
+
 fn adam_matrix(memory: &Memory, i: &AdamInstr, scalars: &StepScalars) -> Effect {
+    if let Some(part) = i.block {
+        return adam_blocks(memory, i, part, scalars);
+    }
     let b = memory.shape.b;
     let model = &memory.model;
     let wide = model.moment_format == MomentFormat::Fp32;

@@ -5,10 +5,23 @@ use crate::config::model::ModelConfig;
 use crate::num::block;
 use crate::num::constants::Constants;
 use crate::num::fp32;
+use crate::num::moments8;
 use crate::num::schedule::{Schedule, StepScalars};
 use crate::num::tables::{Exp2Table, LnTable, OddTable};
+use crate::num::threefry::RoundingBits;
 use crate::trainer::isa::*;
 use crate::trainer::layout::*;
+
+/// New moments of an element of a block that has no scales yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Uncoded {
+    /// Index of the weight, and of the block's scales.
+    pub at: usize,
+    pub scale: usize,
+    pub m: f32,
+    pub root: f32,
+    pub random: RoundingBits,
+}
 
 /// The machine's memories. Banked ones are indexed `address * B + bank`.
 pub struct Memory {
@@ -26,6 +39,10 @@ pub struct Memory {
     /// Raw weights and moments.
     pub weights: Vec<RawParameter>,
     pub layernorm: Vec<RawParameter>,
+    /// Scales [sm, sv] of moment blocks.
+    pub scales: Vec<[f32; 2]>,
+    /// Moments of the blocks whose last part is still to come.
+    pending: Vec<Uncoded>,
     /// Gradient tiles, `(place * B + step) * B + bank`.
     pub grad: Vec<f32>,
     /// Scalar file, rows of B lanes.
@@ -71,6 +88,8 @@ impl Memory {
             position,
             weights: vec![RawParameter::default(); layout.depth * b],
             layernorm: vec![RawParameter::default(); model.layernorm_parameters()],
+            scales: vec![[0.0; 2]; layout.scales.as_ref().map_or(0, |s| s.depth * b)],
+            pending: vec![],
             grad: vec![0.0; shape.gradient_tiles * b * b],
             scalars: vec![vec![0.0; b]; shape.scalar_rows],
             mat_exp: vec![0; shape.mat_exps],
@@ -98,6 +117,13 @@ impl Memory {
                 emax = emax.max(block::exponent(self.model.weight_format.decode(p.w)));
             }
             self.weight_exp[t] = emax;
+            if let Some(scales) = &self.layout.scales {
+                for (k, s) in state.scales[t].iter().enumerate() {
+                    let b = self.shape.b;
+                    let (bank, address) = scales.place(b, t, &self.layout.tensors[t], k);
+                    self.scales[address * b + bank] = s.map(f32::from_bits);
+                }
+            }
         }
         self.layernorm.clone_from(&state.layernorm);
         self.schedule = Schedule {
@@ -124,8 +150,19 @@ impl Memory {
                     .collect()
             })
             .collect();
+        let mut scales = no_scales(&self.layout);
+        if let Some(places) = &self.layout.scales {
+            for (t, blocks) in scales.iter_mut().enumerate() {
+                for (k, s) in blocks.iter_mut().enumerate() {
+                    let b = self.shape.b;
+                    let (bank, address) = places.place(b, t, &self.layout.tensors[t], k);
+                    *s = self.scales[address * b + bank].map(f32::to_bits);
+                }
+            }
+        }
         TrainerState {
             tensors,
+            scales,
             layernorm: self.layernorm.clone(),
             step: self.schedule.step,
             p1: self.schedule.p1.to_bits(),
@@ -181,6 +218,25 @@ impl Memory {
             .collect()
     }
 
+    /// Scales and codes of whole moment blocks (`docs/arithmetic.md` section 6).
+    fn encode_blocks(&mut self, elements: &[Uncoded]) {
+        let mut largest = std::collections::BTreeMap::<usize, [f32; 2]>::new();
+        for e in elements {
+            let of_row = largest.entry(e.scale).or_default();
+            *of_row = [of_row[0].max(e.m.abs()), of_row[1].max(e.root)];
+        }
+        for e in elements {
+            let [m, root] = largest[&e.scale];
+            let (m_scale, m_reciprocal) = moments8::scale(m, moments8::M_MAX);
+            let (v_scale, v_reciprocal) = moments8::scale(root, moments8::V_MAX);
+            self.scales[e.scale] = [m_scale, v_scale];
+            let p = &mut self.weights[e.at];
+            let code = moments8::encode_m(e.m, m_reciprocal, e.random.m);
+            p.m = u32::from(code as u8);
+            p.v = u32::from(moments8::encode_v(e.root, v_reciprocal, e.random.v));
+        }
+    }
+
     pub(super) fn apply(&mut self, effect: Effect) {
         let raise = |old: &mut u32, first: bool, value: u32| {
             *old = if first { value } else { (*old).max(value) };
@@ -193,6 +249,11 @@ impl Memory {
         }
         for (at, p) in effect.weights {
             self.weights[at] = p;
+        }
+        self.pending.extend(effect.uncoded);
+        if effect.blocks_end {
+            let done = std::mem::take(&mut self.pending);
+            self.encode_blocks(&done);
         }
         for (at, p) in effect.layernorm {
             self.layernorm[at] = p;

@@ -10,7 +10,7 @@ use super::isa::*;
 use super::layout::{TrainerState, WeightLayout};
 use super::program::Instr;
 use super::waits::ENGINE_ORDER;
-use crate::config::model::{ModelConfig, MomentFormat};
+use crate::config::model::ModelConfig;
 use crate::num::schedule::StepScalars;
 use exec::Effect;
 pub use memory::Memory;
@@ -57,16 +57,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine whose memories hold zeros. 8-bit block moments have no model: an error says so.
+    /// A machine whose memories hold zeros.
     pub fn new(
         model: &ModelConfig,
         shape: &Shape,
         weights: &WeightLayout,
         program: &Program,
     ) -> Result<Self, String> {
-        if model.moment_format == MomentFormat::Int8 {
-            return Err("the machine has no 8-bit moments; use bf16 or fp32".into());
-        }
         Ok(Self {
             memory: Memory::new(model, shape, weights),
             program: super::waits::lists(program),

@@ -21,7 +21,7 @@ fn build(
     ordered: Option<(usize, Rule)>,
 ) -> (Shape, WeightLayout, Program) {
     let weights = WeightLayout::new(model, b);
-    let costs = Costs::new(b, 1, 3);
+    let costs = Costs::new(b, 1, 3).with_blocks(weights.scales.is_some());
     let mut logical = generate(model, &weights, choices);
     if let Some((window, rule)) = ordered {
         let order = Scheduler::new(&logical.instrs, &costs, false).order(window, rule);
@@ -71,6 +71,11 @@ fn first_difference(model: &ModelConfig, got: &TrainerState, want: &TrainerState
     for (t, (a, b)) in got.tensors.iter().zip(&want.tensors).enumerate() {
         if let Some(e) = (0..a.len()).find(|&e| a[e] != b[e]) {
             return format!("tensor {t} element {e}: {:x?} instead of {:x?}", a[e], b[e]);
+        }
+    }
+    for (t, (a, b)) in got.scales.iter().zip(&want.scales).enumerate() {
+        if let Some(k) = (0..a.len()).find(|&k| a[k] != b[k]) {
+            return format!("tensor {t} block {k}: {:x?} instead of {:x?}", a[k], b[k]);
         }
     }
     for (n, (a, b)) in got.layernorm.iter().zip(&want.layernorm).enumerate() {
@@ -157,6 +162,8 @@ fn formats_and_optimisers_equal_the_reference() {
         (WeightFormat::Bf16, MomentFormat::Bf16, Rounding::Stochastic),
         (WeightFormat::Fp24, MomentFormat::Bf16, Rounding::Stochastic),
         (WeightFormat::Fp32, MomentFormat::Fp32, Rounding::Nearest),
+        (WeightFormat::Fp24, MomentFormat::Int8, Rounding::Nearest),
+        (WeightFormat::Bf16, MomentFormat::Int8, Rounding::Stochastic),
     ];
     for (n, (weight_format, moment_format, rounding)) in formats.into_iter().enumerate() {
         let model = ModelConfig {
@@ -171,6 +178,22 @@ fn formats_and_optimisers_equal_the_reference() {
             ..odd_model()
         };
         same(&model, 11, 3, |_| Interleaving::InOrder);
+    }
+}
+
+/// Blocks of 44 columns on arrays that are smaller, as large and larger, in any order of the engines.
+#[test]
+fn block_moments_equal_the_reference_on_any_array() {
+    let odd = ModelConfig {
+        moment_format: MomentFormat::Int8,
+        ..odd_model()
+    };
+    for (seed, b) in [4, 11, 16, 44, 48].into_iter().enumerate() {
+        same(&odd, b, 2, |_| Interleaving::Random(seed as u64));
+        let ordered = Some((64, Rule::LongestPath));
+        same_with(&odd, b, Choices::default(), ordered, 1, |_| {
+            Interleaving::InOrder
+        });
     }
 }
 

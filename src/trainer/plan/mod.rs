@@ -14,13 +14,14 @@ pub use resources::{ModuleCost, Resources};
 
 use serde::Serialize;
 
-use super::cycles::{Costs, OperatorCycles, Timeline, simulate};
+use super::cycles::{Costs, OperatorCycles, Timeline, buffer_words, simulate};
 use super::isa::{Engine, Program, Shape};
-use super::layout::{WeightLayout, constant_table, position_banks};
+use super::layout::{WeightLayout, constant_table, position_banks, weight_shapes};
 use super::program::{Choices, Instr, Logical};
 use crate::config::Device;
 use crate::config::model::{Compute, ModelConfig, MomentFormat};
 use crate::num::block::MAX_K;
+use crate::num::moments8::blocks_per_row;
 
 /// What the user may fix; everything else is chosen.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -141,8 +142,6 @@ pub enum PlanError {
     TooLong(usize),
     #[error("compute = \"fp32\" exists in the reference only; the machine computes in block18")]
     Fp32Compute,
-    #[error("8-bit block moments have no machine yet; use moment_format = \"bf16\" or \"fp32\"")]
-    Int8Moments,
     #[error("an array of {0} rows is not possible; 2 to {MAX_ARRAY} are")]
     Array(usize),
     #[error(
@@ -207,6 +206,11 @@ impl Plan {
     /// First weight address of each weight tensor.
     pub fn tensor_bases(&self) -> Vec<usize> {
         self.weights.tensors.iter().map(|t| t.base).collect()
+    }
+
+    /// Words of each bank of the scale memory, 0 without 8-bit block moments.
+    pub fn scale_words(&self) -> usize {
+        self.weights.scales.as_ref().map_or(0, |s| s.depth)
     }
 
     /// Words of the three programs, largest first use of the ROMs: (engine, words, bits of a word).
@@ -365,6 +369,32 @@ fn memories(
         Simple,
         kinds.moments,
     ));
+    if let Some(scales) = WeightLayout::new(model, b).scales {
+        let depth = scales.depth * b / g;
+        let blocks = weight_shapes(model)
+            .iter()
+            .map(|(rows, columns)| rows * blocks_per_row(*columns))
+            .sum();
+        let words = buffer_words(b / g);
+        list.extend([
+            line(
+                "moment scales",
+                blocks,
+                (depth, 64),
+                g,
+                Simple,
+                small(depth),
+            ),
+            line(
+                "moments without codes",
+                words * g,
+                (words, 96),
+                g,
+                Simple,
+                Block,
+            ),
+        ]);
+    }
     for (n, &depth) in shape.group_depth.iter().enumerate() {
         list.push(line(
             &format!("activations {n}"),

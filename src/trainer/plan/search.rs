@@ -201,7 +201,7 @@ fn evaluate(
     let plans: Vec<Option<Plan>> = settings
         .into_par_iter()
         .map(|(k, tiles)| {
-            let costs = Costs::new(weights.b, g, tiles);
+            let costs = Costs::new(weights.b, g, tiles).with_blocks(weights.scales.is_some());
             let job = Job::new(model, target, weights, &emitted[k], CHOICES[k], costs);
             place_orders(&job, options, &emitted[k], &costs)
         })
@@ -260,6 +260,6 @@ fn smallest(
 ) -> Plan {
     let choices = LEAST_MEMORY;
     let emitted = generate(model, weights, choices);
-    let costs = Costs::new(weights.b, g, 2);
+    let costs = Costs::new(weights.b, g, 2).with_blocks(weights.scales.is_some());
     Job::new(model, target, weights, &emitted, choices, costs).smallest(options, &emitted)
 }

@@ -111,10 +111,10 @@ impl Emitter<'_> {
             add: Some(Addend::Tensor(de)),
         };
         for vt in 0..v.div_ceil(self.b) {
-            for jt in 0..d.div_ceil(self.b) {
+            for part in self.column_tiles(EMBEDDING) {
                 let col = self.one_hot(Mode::H, vt);
-                let row = self.row(&dx, Mode::H, 0, jt * self.b);
-                self.gradient_tile(col, row, t, epilogue, EMBEDDING, (vt, jt));
+                let row = self.row(&dx, Mode::H, 0, part.j0);
+                self.gradient_tile(col, row, t, epilogue, EMBEDDING, vt, part);
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::config::model::ModelConfig;
+use crate::num::moments8::BLOCK;
 use crate::trainer::isa::*;
 use crate::trainer::layout::{Constant, LayerVector, Matrix, WeightLayout, position_matrix};
 
@@ -97,6 +98,16 @@ pub(super) struct Tensor {
 pub(super) struct Part {
     pub tensor: Tensor,
     pub first: usize,
+}
+
+/// A column tile of a weight gradient.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ColumnTile {
+    pub j0: usize,
+    pub nr: usize,
+    /// Columns of its moment block, and those of them before the tile.
+    pub columns: usize,
+    pub offset: usize,
 }
 
 /// One side of the array.
@@ -335,7 +346,29 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// A gradient tile of weight tensor `number` and its update. Tiles start at multiples of B.
+    /// Column tiles of weight tensor `number`: multiples of B, or parts of moment blocks that end with their block.
+    /// (first column, columns, block: its columns and how many of them come before the tile).
+    pub fn column_tiles(&self, number: usize) -> Vec<ColumnTile> {
+        let columns = self.weights.tensors[number].cols;
+        let width = match self.weights.scales {
+            Some(_) => BLOCK,
+            None => columns,
+        };
+        (0..columns)
+            .step_by(width)
+            .flat_map(|start| {
+                let block = width.min(columns - start);
+                (0..block).step_by(self.b).map(move |offset| ColumnTile {
+                    j0: start + offset,
+                    nr: self.b.min(block - offset),
+                    columns: block,
+                    offset,
+                })
+            })
+            .collect()
+    }
+
+    /// A gradient tile of weight tensor `number` and its update: row tile `it`, columns as [`Self::column_tiles`] cuts.
     #[allow(clippy::too_many_arguments)]
     pub fn gradient_tile(
         &mut self,
@@ -344,15 +377,30 @@ impl<'a> Emitter<'a> {
         k: usize,
         epilogue: Epilogue,
         number: usize,
-        (it, jt): (usize, usize),
+        it: usize,
+        part: ColumnTile,
     ) {
         let matrix = self.weights.tensors[number];
-        let (i0, j0) = (it * self.b, jt * self.b);
+        let ColumnTile { j0, nr, .. } = part;
+        let i0 = it * self.b;
         let nc = self.lanes(matrix.rows, it);
-        let nr = self.lanes(matrix.cols, jt);
+        let rot = j0 % self.b;
+        let row0 = |j: usize| (self.b - j % self.b) % self.b;
+        let block = self.weights.scales.as_ref().map(|scales| BlockPart {
+            scale: scales.address(number, &matrix, it, j0 - part.offset),
+            columns: part.columns,
+            offset: part.offset,
+            row0: row0(j0),
+            block_row0: row0(j0 - part.offset),
+            turn: (part.columns - 1) % self.b,
+        });
         let instr = self.mat(col, row, k, epilogue, (it, j0), nr, nc);
         self.emit(Instr::Mat(MatInstr {
             dest: MatDest::Grad(0),
+            dst: Stream {
+                rot,
+                ..Stream::default()
+            },
             ..instr
         }));
         let first = self.first(Some(ExpId::Weight(number)));
@@ -368,6 +416,7 @@ impl<'a> Emitter<'a> {
             nr,
             nc,
             first,
+            block,
         }));
     }
 
@@ -402,6 +451,7 @@ impl<'a> Emitter<'a> {
                 nr: 1,
                 nc,
                 first: false,
+                block: None,
             }));
         }
     }
@@ -462,11 +512,11 @@ impl<'a> Emitter<'a> {
     pub fn weight_gradient(&mut self, x: &Tensor, y: &Tensor, number: usize, epilogue: Epilogue) {
         let w = self.weights.tensors[number];
         for it in 0..w.rows.div_ceil(self.b) {
-            for jt in 0..w.cols.div_ceil(self.b) {
+            for part in self.column_tiles(number) {
                 let col = self.col(x, Mode::H, 0, it * self.b);
-                let row = self.row(y, Mode::H, 0, jt * self.b);
+                let row = self.row(y, Mode::H, 0, part.j0);
                 let k = self.model.seq_len;
-                self.gradient_tile(col, row, k, epilogue, number, (it, jt));
+                self.gradient_tile(col, row, k, epilogue, number, it, part);
             }
         }
     }

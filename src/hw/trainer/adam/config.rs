@@ -4,7 +4,9 @@ use super::format;
 use super::lane::AdamLane;
 use crate::config::model::{LayerNormOptimizer, MomentFormat, Rounding, WeightFormat};
 use crate::dsl::{MemStyle, addr_width};
-use crate::trainer::encode::Layout;
+use crate::num::moments8::BLOCK;
+use crate::trainer::cycles::{SLOTS, buffer_words};
+use crate::trainer::encode::{Layout, bits_for};
 
 /// Everything that fixes the netlist of the unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub struct AdamConfig {
     pub lanes: usize,
     /// WD, words per weight bank.
     pub weight_depth: usize,
+    /// Words of each bank of the scale memory: 0 unless the moments are 8-bit blocks.
+    pub scale_words: usize,
     /// 4*L*d.
     pub layernorm_words: usize,
     /// First weight address of each tensor, by tensor number. Tensors fill the memory without
@@ -39,8 +43,8 @@ pub struct AdamConfig {
 pub enum AdamConfigError {
     #[error("{lanes} Adam lanes do not divide {banks} banks into groups of at least 2")]
     Lanes { lanes: usize, banks: usize },
-    #[error("the Adam unit stores moments as fp32 or bf16, not int8")]
-    Moments,
+    #[error("8-bit block moments need a scale memory, other formats none; it has {0} words")]
+    Scales(usize),
     #[error("tensor {tensor} starts at word {base}, the weight memory has {depth} words")]
     Base {
         tensor: usize,
@@ -64,8 +68,8 @@ impl AdamConfig {
         if lanes == 0 || !banks.is_multiple_of(lanes) || banks / lanes < 2 {
             return Err(AdamConfigError::Lanes { lanes, banks });
         }
-        if self.moments == MomentFormat::Int8 {
-            return Err(AdamConfigError::Moments);
+        if self.blocks() != (self.scale_words > 0) {
+            return Err(AdamConfigError::Scales(self.scale_words));
         }
         if self.tensor_bases.is_empty() || self.weight_depth == 0 || self.layernorm_words == 0 {
             return Err(AdamConfigError::Empty);
@@ -119,6 +123,52 @@ impl AdamConfig {
     /// Bits of a moments word {v, m}.
     pub fn moment_word_bits(&self) -> u32 {
         2 * format::moment_bits(self.moments)
+    }
+
+    /// Whether the moments are 8-bit blocks.
+    pub fn blocks(&self) -> bool {
+        self.moments == MomentFormat::Int8
+    }
+
+    /// Bits of the address that walks weights, LayerNorm parameters and scales.
+    pub fn address_bits(&self) -> u32 {
+        let bits = self
+            .weight_address_bits()
+            .max(self.layernorm_address_bits());
+        match self.blocks() {
+            true => bits.max(addr_width(self.scale_words as u32)),
+            false => bits,
+        }
+    }
+
+    /// Bits of an address of a lane's scales.
+    pub fn scale_address_bits(&self) -> u32 {
+        addr_width((self.scale_words * self.group()) as u32)
+    }
+
+    /// Words of a lane's buffer of moments that have no codes yet.
+    pub fn buffer_words(&self) -> usize {
+        buffer_words(self.group())
+    }
+
+    /// Bits of an address of that buffer.
+    pub fn buffer_address_bits(&self) -> u32 {
+        addr_width(self.buffer_words() as u32)
+    }
+
+    /// Columns of all lanes' rows that the buffers hold.
+    pub fn buffer_columns(&self) -> usize {
+        self.buffer_words() / self.group()
+    }
+
+    /// Bits of an address {slot, q} of what a lane keeps per block.
+    pub fn slot_address_bits(&self) -> u32 {
+        addr_width(SLOTS as u32) + addr_width(self.group() as u32)
+    }
+
+    /// Bits of a number of columns of a block.
+    pub fn column_bits(&self) -> u32 {
+        bits_for(BLOCK)
     }
 
     /// Bits of a LayerNorm parameter index.
@@ -178,7 +228,9 @@ impl AdamConfig {
             start_to_retire: 1
                 + self.group()
                 + (self.read_to_write() + self.maximum_stages() + 2) as usize,
-            state_beats: self.weight_depth * self.banks + self.layernorm_words + 1,
+            state_beats: (self.weight_depth + self.scale_words) * self.banks
+                + self.layernorm_words
+                + 1,
         }
     }
 }

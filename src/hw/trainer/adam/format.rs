@@ -2,6 +2,7 @@
 
 use crate::config::model::{MomentFormat, Rounding, WeightFormat};
 use crate::dsl::{Module, Sig};
+use crate::hw::fp::parts::leading_zeros;
 
 /// Bits of a stored moment.
 pub fn moment_bits(format: MomentFormat) -> u32 {
@@ -62,6 +63,15 @@ pub fn weight_random_bits(format: WeightFormat, rounding: Rounding) -> u32 {
         (WeightFormat::Fp32, _) | (_, Rounding::Nearest) => 0,
         (_, Rounding::Stochastic) => 32 - format.bits(),
     }
+}
+
+/// FP32 bits of a signed magnitude of 8 bits, exact.
+pub fn small_integer<'m>(m: &'m Module, sign: Sig<'m>, magnitude: Sig<'m>) -> Sig<'m> {
+    let zeros = leading_zeros(magnitude);
+    let normal = magnitude.shl(zeros).trunc(7);
+    let exponent = m.lit(127 + 7, 8) - zeros.zext(8);
+    let word = m.cat(&[sign, exponent, normal, m.lit(0, 16)]);
+    m.mux(magnitude.is_zero(), m.lit(0, 32), word)
 }
 
 /// `-x` of FP32 bits.

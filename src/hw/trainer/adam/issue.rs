@@ -3,8 +3,19 @@
 use super::config::AdamConfig;
 use super::lane::HASH_LEAD;
 use crate::dsl::{DslError, Module, ModuleDef, Sig, addr_width};
+use crate::trainer::cycles::SLOTS;
 use crate::trainer::encode::bits_for;
 use std::sync::Arc;
+
+/// `(value + step) mod n` of a value below n.
+fn around(value: Sig<'_>, step: u128, n: usize) -> Sig<'_> {
+    let m = value.module();
+    let wide = value.width() + 1;
+    let sum = value.zext(wide).add_const(step);
+    let over = m.lit(n as u128, wide).ule(sum);
+    m.mux(over, sum.sub_const(n as u128), sum)
+        .trunc(value.width())
+}
 
 /// Module `nf_adam_issue`: one step per cycle while a tile runs.
 ///
@@ -17,6 +28,10 @@ use std::sync::Arc;
 /// `valid_a`; `tile_first`, `tile_last`, `exp_first`, `exp_id`. With `hashes`, `hash_x0_a` and
 /// `hash_x1` are those of the step `OPERAND_LATENCY - HASH_LEAD` = 2 cycles ago; `seed` and
 /// `step` are inputs.
+///
+/// With 8-bit blocks also `scale_addr`, `first_column` (of the block) and `last_column`, the description of a block
+/// (`desc_we`, `desc_*`) when its last tile loads, and `column_done`, `block_done` as inputs: a tile waits until the
+/// buffers have room for its columns and, if it begins blocks, fewer than `SLOTS` are held (`blocks_held`: some are).
 pub fn issue(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     let module = Module::new("nf_adam_issue");
     let m = &module;
@@ -38,10 +53,8 @@ pub fn issue(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
             s.trunc(width)
         }
     };
-    // Address bits serve weights and LayerNorm parameters alike.
-    let address = config
-        .weight_address_bits()
-        .max(config.layernorm_address_bits());
+    // Address bits serve weights, LayerNorm parameters and scales alike.
+    let address = config.address_bits();
     let count = bits_for(banks);
     let q_bits = addr_width(group as u32);
 
@@ -75,7 +88,22 @@ pub fn issue(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     let phase = m.reg("phase_q", q_bits).with_reset(0);
     let phase_last = phase.q().eq_const(group as u128 - 1);
     phase.set_next(m.mux(phase_last, m.lit(0, q_bits), phase.q().add_const(1)));
-    let load = (waiting.q() & (!running.q() | last) & (next_layernorm | phase_last)).named("load");
+    let room = config.blocks().then(|| {
+        m.section("Room for a tile's moments, and for another block");
+        let bits = bits_for(config.buffer_columns()).max(count) + 1;
+        let held = m.reg("columns_held_q", bits).with_reset(0);
+        let used = m.reg("blocks_held_q", bits_for(SLOTS)).with_reset(0);
+        let next_first = hold("block_first", 1);
+        let fits = held.q() + next_nr.zext(bits);
+        let fits = fits.ule(m.lit(config.buffer_columns() as u128, bits));
+        let slot = !(next_first & used.q().eq_const(SLOTS as u128));
+        (held, used, next_first, (fits & slot).named("room"))
+    });
+    let may_start = match &room {
+        Some((_, _, _, room)) => phase_last & *room,
+        None => phase_last,
+    };
+    let load = (waiting.q() & (!running.q() | last) & (next_layernorm | may_start)).named("load");
     waiting.set_next(start | (waiting.q() & !load));
     running.set_next(load | (running.q() & !last));
     let moves = load | running.q();
@@ -128,6 +156,7 @@ pub fn issue(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
 
     m.section("Row of each lane: (b - j) mod B");
     let mut row_of_lane = vec![];
+    let next_row0 = config.blocks().then(|| hold("row0", count));
     for a in 0..config.lanes {
         let row = m.reg(&format!("row{a}_q"), count);
         let up = row.q().add_const(1);
@@ -140,7 +169,11 @@ pub fn issue(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
             row.q().add_const((banks - group) as u128),
         );
         let next = m.mux(last_of_group, back, up);
-        advance(row, m.lit((a * group) as u128, count), next);
+        let start = match next_row0 {
+            Some(row0) => around(row0, (a * group) as u128, banks),
+            None => m.lit((a * group) as u128, count),
+        };
+        advance(row, start, next);
         row_of_lane.push(row.q());
     }
 
@@ -164,6 +197,54 @@ pub fn issue(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
             _ => valid & !layernorm.q(),
         };
         m.output(&format!("valid_{a}"), running.q() & valid);
+    }
+
+    if let Some((held, used, next_first, _)) = room {
+        m.section("Moment blocks");
+        m.port_group("Moment blocks: the step");
+        let scale_bits = config.scale_address_bits();
+        let next_last = hold("block_last", 1);
+        let next_scale = hold("scale", addr_width(config.scale_words as u32));
+        let words = m.lit(group as u128, bits_for(group));
+        let scale_start = fit(next_scale.mul(words), scale_bits);
+        let scale = m.reg("scale_addr_q", scale_bits);
+        advance(scale, scale_start, scale.q().add_const(1));
+        m.output("scale_addr", scale.q());
+        let first = m.reg("first_column_q", 1);
+        advance(first, next_first, first.q() & !last_of_group);
+        m.output("first_column", first.q());
+        let ends = m.reg("block_last_q", 1);
+        ends.set_next(next_last).with_enable(load);
+        let last_column = ends.q() & left.q().is_zero() & !layernorm.q() & running.q();
+        m.output("last_column", last_column);
+        m.port_group("Moment blocks: description, when the last tile loads");
+        let matrix = (load & !next_layernorm).named("load_matrix");
+        let ends_now = matrix & next_last;
+        m.output(
+            "desc_we",
+            m.reg_next("desc_we_q", ends_now).with_reset(0).q(),
+        );
+        let next_moment = hold("block_waddr", config.weight_address_bits());
+        for (name, value) in [
+            ("desc_moment", fit(next_moment.mul(words), moment_bits)),
+            ("desc_scale", scale_start),
+            ("desc_columns", hold("columns", config.column_bits())),
+            ("desc_row0", hold("block_row0", count)),
+            ("desc_rows", next_nc),
+            ("desc_turn", hold("turn", count)),
+        ] {
+            m.output(name, m.reg_next(&format!("{name}_q"), value).q());
+        }
+        m.port_group("Moment blocks: room given back");
+        let column_done = m.input("column_done", 1);
+        let block_done = m.input("block_done", 1);
+        let bits = held.q().width();
+        let taken = next_nr.zext(bits) & matrix.repeat(bits);
+        held.set_next((held.q() + taken) - column_done.zext(bits));
+        let bits = used.q().width();
+        let begins = (matrix & next_first).zext(bits);
+        used.set_next((used.q() + begins) - block_done.zext(bits));
+        m.output("blocks_held", used.q().or_reduce());
     }
 
     if config.lane().hashes() {

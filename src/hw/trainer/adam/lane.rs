@@ -36,15 +36,25 @@ pub struct AdamLane {
 impl AdamLane {
     /// Whether random bits are needed at all.
     pub fn hashes(&self) -> bool {
-        self.moments == MomentFormat::Bf16
+        self.moments != MomentFormat::Fp32
             || format::weight_random_bits(self.weights, self.rounding) > 0
+    }
+
+    /// Cycles from 8-bit codes to FP32 moments; all other operands are delayed as much.
+    fn decode_latency(&self) -> u32 {
+        match self.moments {
+            MomentFormat::Int8 => 1 + MUL,
+            _ => 0,
+        }
     }
 
     fn moment_ready(&self) -> u32 {
         let arithmetic = 2 * MUL + ADD;
         match self.moments {
             MomentFormat::Fp32 => arithmetic,
-            _ => arithmetic.max(hash::LATENCY - HASH_LEAD),
+            MomentFormat::Bf16 => arithmetic.max(hash::LATENCY - HASH_LEAD),
+            // The code of v' is that of its root.
+            MomentFormat::Int8 => self.decode_latency() + arithmetic + SQRT,
         }
     }
 
@@ -55,7 +65,7 @@ impl AdamLane {
 
     /// Cycles from the operands to `w_new`.
     pub fn weight_latency(&self) -> u32 {
-        3 * MUL + 3 * ADD + SQRT + DIV + 1
+        self.decode_latency() + 3 * MUL + 3 * ADD + SQRT + DIV + 1
     }
 
     /// Module `nf_adam_lane`, or `nf_adam_lane_layernorm` with [`AdamLane::layernorm`].
@@ -69,6 +79,9 @@ impl AdamLane {
     /// [`AdamLane::moment_latency`]; `weight_valid`, `w_new` (`ln_w_new`) after
     /// [`AdamLane::weight_latency`]; `moment_bad` and `weight_bad` mark an Inf or NaN among them.
     /// Gradient descent delivers `ln_w_new` with the moments, and `weight_valid` stays low.
+    ///
+    /// With 8-bit blocks `m` and `v` are codes, and `m_scale`, `v_scale` come one cycle after them. Results are then
+    /// `m_new` (FP32), `root_new` (of v', without sign), `m_random` and `v_random`.
     pub fn build(&self) -> Result<Arc<ModuleDef>, DslError> {
         let module = Module::new(match self.layernorm {
             Some(_) => "nf_adam_lane_layernorm",
@@ -94,14 +107,24 @@ impl AdamLane {
             m.input("v", format::moment_bits(self.moments)),
         ];
         let layernorm = self.layernorm.map(|_| m.input("layernorm", 1));
+        let blocks = self.moments == MomentFormat::Int8;
+        let decode = self.decode_latency();
+        let valid = m.delay("valid_in", valid, decode);
+        let g = m.delay("g_in", g, decode);
+        let layernorm = layernorm.map(|flag| m.delay("layernorm_in", flag, decode));
+        let stored = [m.delay("w_in", stored[0], decode), stored[1], stored[2]];
         // Delay lines carry the stored bits; only a LayerNorm operand needs all 32.
         let operand = |k: usize, name: &str| match layernorm {
             Some(flag) if k == 0 || !sgd => {
-                m.mux(flag, m.input(name, 32), format::unpack(m, stored[k]))
+                let word = m.delay(&format!("{name}_in"), m.input(name, 32), decode);
+                m.mux(flag, word, format::unpack(m, stored[k]))
             }
             _ => stored[k],
         };
-        let (w0, m0, v0) = (operand(0, "ln_w"), operand(1, "ln_m"), operand(2, "ln_v"));
+        let (w0, m0, v0) = match blocks {
+            true => self.decode(m, operand(0, "ln_w"), [stored[1], stored[2]], layernorm),
+            false => (operand(0, "ln_w"), operand(1, "ln_m"), operand(2, "ln_v")),
+        };
         m.port_group("Scalars of the step");
         let beta1 = m.input("beta1", 32);
         let one_minus_beta1 = m.input("one_minus_beta1", 32);
@@ -136,22 +159,27 @@ impl AdamLane {
         m.section("v' = b2*v + c2*(g*g)");
         let g_squared = fp::mul(m, "u_g_squared", g, g);
         let scaled_g2 = fp::mul(m, "u_scaled_g2", one_minus_beta2, g_squared);
-        let v_mul = m.delay("v_mul", v0, MUL);
+        let v_mul = match blocks {
+            true => v0,
+            false => m.delay("v_mul", v0, MUL),
+        };
         let beta2_v = fp::mul(m, "u_beta2_v", beta2, format::unpack(m, v_mul));
         let v_new = fp::add(m, "u_v_new", beta2_v, scaled_g2).named("v_fp32");
 
         m.section("Moments leave");
         let m_at_v = m.delay("m_at_v", m_new, MUL);
-        let wait = self.moment_ready() - (2 * MUL + ADD);
-        let (m_out, v_out) = (
-            m.delay("m_out", m_at_v, wait),
-            m.delay("v_out", v_new, wait),
-        );
+        let root = blocks.then(|| fp::sqrt(m, "u_root", v_new));
+        let wait = self.moment_ready() - (decode + 2 * MUL + ADD);
+        let m_out = m.delay("m_out", m_at_v, wait);
+        let v_out = match root {
+            Some(root) if layernorm.is_none() || sgd => root,
+            _ => m.delay("v_out", v_new, wait),
+        };
         let (m_random, v_random) = random.map_or((None, None), |[y0, y1]| {
             let age = hash::LATENCY - HASH_LEAD;
             let late = |name: &str, bits| m.delay(name, bits, self.moment_ready() - age);
             match self.moments {
-                MomentFormat::Bf16 => (
+                MomentFormat::Bf16 | MomentFormat::Int8 => (
                     Some(late("m_random", y0.slice(31, 16))),
                     Some(late("v_random", y1.trunc(16))),
                 ),
@@ -159,17 +187,26 @@ impl AdamLane {
             }
         });
         let store = |x, random| match random {
-            Some(random) => format::round(m, x, 16, random),
-            None => x,
+            Some(random) if !blocks => format::round(m, x, 16, random),
+            _ => x,
         };
-        let moment_valid = m.delay("moment_valid", valid, self.moment_ready());
+        let moment_valid = m.delay("moment_valid", valid, self.moment_ready() - decode);
         m.output("moment_valid", m.pipe("moment_out_valid", moment_valid, 1));
         m.output("m_new", m.pipe("m_new", store(m_out, m_random), 1));
-        m.output("v_new", m.pipe("v_new", store(v_out, v_random), 1));
+        match root {
+            Some(root) => {
+                m.output("root_new", m.pipe("root_new", root.trunc(31), 1));
+                for (name, random) in [("m_random", m_random), ("v_random", v_random)] {
+                    let bits = random.unwrap_or(m.lit(0, 16));
+                    m.output(name, m.pipe(&format!("{name}_out"), bits, 1));
+                }
+            }
+            None => m.output("v_new", m.pipe("v_new", store(v_out, v_random), 1)),
+        }
         // Gradient descent has no second moment: what its path computes means nothing.
         let v_bad = match sgd_flag {
             Some(flag) => {
-                let late = m.delay("sgd_late", flag, self.moment_ready());
+                let late = m.delay("sgd_late", flag, self.moment_ready() - decode);
                 format::not_finite(v_out) & !late
             }
             None => format::not_finite(v_out),
@@ -185,18 +222,24 @@ impl AdamLane {
         }
 
         m.section("u = m' / (sqrt(v') + eps_t)");
-        let root = fp::sqrt(m, "u_root", v_new);
+        let root = match root {
+            Some(root) => root,
+            None => fp::sqrt(m, "u_root", v_new),
+        };
         let divisor = fp::add(m, "u_divisor", root, eps_t);
-        let dividend = m.delay("dividend", m_at_v, SQRT + ADD);
+        let dividend = match blocks {
+            true => m.delay("dividend", m_out, ADD),
+            false => m.delay("dividend", m_at_v, SQRT + ADD),
+        };
         let update = fp::div(m, "u_update", dividend, divisor);
 
         m.section("w' = w - alpha*u");
         let change = fp::mul(m, "u_change", alpha, update);
         let w_ready = self.weight_latency() - 1;
-        let w_old = m.delay("w_old", w_mul, w_ready - ADD - MUL);
+        let w_old = m.delay("w_old", w_mul, w_ready - decode - ADD - MUL);
         let w_new = fp::sub(m, "u_w_new", format::unpack(m, w_old), change).named("w_fp32");
         let updates_weight = sgd_flag.map_or(valid, |flag| valid & !flag);
-        let weight_valid = m.delay("weight_valid", updates_weight, w_ready);
+        let weight_valid = m.delay("weight_valid", updates_weight, w_ready - decode);
         let w_random = random
             .filter(|_| format::weight_random_bits(self.weights, self.rounding) > 0)
             .map(|[y0, _]| {
@@ -219,6 +262,35 @@ impl AdamLane {
             m.output("ln_w_new", m.pipe("ln_w_new", w_new, 1));
         }
         module.finish()
+    }
+
+    /// Operands of a lane with 8-bit blocks: w, m, and v (the latter one multiplication later than the others).
+    fn decode<'m>(
+        &self,
+        m: &'m Module,
+        w: Sig<'m>,
+        codes: [Sig<'m>; 2],
+        layernorm: Option<Sig<'m>>,
+    ) -> (Sig<'m>, Sig<'m>, Sig<'m>) {
+        m.section("Moments of codes: m = cm*sm, v = (cv*sv)^2");
+        let sign = codes[0].msb();
+        let magnitude = (codes[0] ^ sign.repeat(8)) + sign.zext(8);
+        let m_code = format::small_integer(m, sign, magnitude);
+        let m_code = m.reg_next("m_code_q", m_code).q();
+        let v_code = format::small_integer(m, m.lit(0, 1), codes[1]);
+        let v_code = m.reg_next("v_code_q", v_code).q();
+        let m_old = fp::mul(m, "u_m_old", m_code, m.input("m_scale", 32));
+        let rho = fp::mul(m, "u_rho", v_code, m.input("v_scale", 32));
+        let v_old = fp::mul(m, "u_v_old", rho, rho);
+        match layernorm.filter(|_| self.layernorm != Some(LayerNormOptimizer::Sgd)) {
+            Some(flag) => {
+                let ln_m = m.delay("ln_m_in", m.input("ln_m", 32), 1 + MUL);
+                let ln_v = m.delay("ln_v_in", m.input("ln_v", 32), 1 + 2 * MUL);
+                let late = m.delay("layernorm_at_v", flag, MUL);
+                (w, m.mux(flag, ln_m, m_old), m.mux(late, ln_v, v_old))
+            }
+            None => (w, m_old, v_old),
+        }
     }
 
     /// The random words of the update, `hash::LATENCY - HASH_LEAD` cycles after the operands.

@@ -21,6 +21,8 @@ const READ_CYCLES: u32 = AdamConfig::OPERAND_LATENCY + 1;
 /// for a write `data_w`, `data_m`, `data_v`. Memory words come back `OPERAND_LATENCY` cycles
 /// after the step: `w_a`, `moments_a` of each lane, `ln_w`, `ln_m`, `ln_v`.
 ///
+/// With 8-bit blocks a step also has `scales`; the words `scales_a` come back for it, and `data_m`, `data_w` are {sv, sm}.
+///
 /// The last beat is `{seed, p2, p1, step}`: inputs `seed, p2, p1, step` when reading, outputs
 /// `load_*` with the pulse `load` when writing. `error_early`: TLAST (or a partial TKEEP) came
 /// before the last beat, the transfer ends there. `error_late`: the last beat had no TLAST,
@@ -31,9 +33,7 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     let m = &module;
     m.doc("Moves weights, moments, LayerNorm state and the step's scalars between the memories and AXI4-Stream.");
     let group = config.group();
-    let address = config
-        .weight_address_bits()
-        .max(config.layernorm_address_bits());
+    let address = config.address_bits();
     let (q_bits, lane_bits) = (addr_width(group as u32), addr_width(config.lanes as u32));
     let weight_bits = config.weights.bits();
     let moment_bits = format::moment_bits(config.moments);
@@ -90,15 +90,27 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     let last_q = q.q().eq_const(group as u128 - 1);
     let row_end = last_q & lane.q().eq_const(config.lanes as u128 - 1);
     let row_end = (row_end & !layernorm.q()).named("row_end");
+    let scales = config.blocks().then(|| m.reg("at_scales_q", 1));
+    let weights_row_end = scales.map_or(row_end, |scales| row_end & !scales.q());
     let matrix_end =
-        (row_end & at.q().eq_const(config.weight_depth as u128 - 1)).named("matrix_end");
+        (weights_row_end & at.q().eq_const(config.weight_depth as u128 - 1)).named("matrix_end");
+    let scales_end = scales.map(|scales| {
+        let last = at.q().eq_const(config.scale_words as u128 - 1);
+        (row_end & scales.q() & last).named("scales_end")
+    });
     let layernorm_end = layernorm.q() & at.q().eq_const(config.layernorm_words as u128 - 1);
     let layernorm_end = layernorm_end.named("layernorm_end");
     let zero = |width| m.lit(0, width);
     let restart = begin | matrix_end;
+    let restart = scales_end.map_or(restart, |end| restart | end);
     layernorm
-        .set_next(!begin & (layernorm.q() | matrix_end))
+        .set_next(!begin & (layernorm.q() | scales_end.unwrap_or(matrix_end)))
         .with_enable(moves);
+    if let (Some(scales), Some(end)) = (scales, scales_end) {
+        scales
+            .set_next(!begin & !end & (scales.q() | matrix_end))
+            .with_enable(moves);
+    }
     let at_next = at.q().add((row_end | layernorm.q()).zext(address));
     at.set_next(m.mux(restart, zero(address), at_next))
         .with_enable(moves);
@@ -113,8 +125,13 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
         moment_base.q().add_const(group as u128),
         moment_base.q(),
     );
+    // Words of a row of scales lie like words of a row of moments.
+    let base_restart = match scales {
+        Some(_) => begin | matrix_end,
+        None => begin,
+    };
     moment_base
-        .set_next(m.mux(begin, zero(base_bits), base_next))
+        .set_next(m.mux(base_restart, zero(base_bits), base_next))
         .with_enable(moves);
 
     let tail_out = (state.is("ReadTail") & has_credit).named("tail_out");
@@ -138,6 +155,7 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     let write_q = m.reg_next("write_q", write_step).with_reset(0).q();
     let layernorm_q = m.reg_next("layernorm_q", layernorm.q()).q();
     let q_q = m.reg_next("q_q", q.q()).q();
+    let scales_q = scales.map(|scales| m.reg_next("scales_q", scales.q()).q());
     let lane_q = m.reg_next("lane_q", lane.q()).q();
     let addr_q = m.reg_next("addr_q", at.q()).q();
     let moment_addr = moment_base.q().add(q.q().zext(base_bits));
@@ -145,6 +163,9 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     m.output("read", read_q);
     m.output("write", write_q);
     m.output("layernorm", layernorm_q);
+    if let Some(scales) = scales_q {
+        m.output("scales", scales);
+    }
     m.output("q", q_q);
     m.output("lane", lane_q);
     m.output("addr", addr_q);
@@ -186,6 +207,17 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
         m.mux(back_layernorm, ln_m, m_back),
         m.mux(back_layernorm, ln_w, w_back),
     ]);
+    let position_beat = match scales_q {
+        Some(scales) => {
+            let of_lane: Vec<Sig> = (0..config.lanes)
+                .map(|a| m.input(&format!("scales_{a}"), 64))
+                .collect();
+            let back = m.delay("back_scales", scales, operand_latency);
+            let word = m.select(back_lane, &of_lane).zext(128);
+            m.mux(back, word, position_beat)
+        }
+        None => position_beat,
+    };
     let out_beat = m.mux(back_tail, m.cat(&scalars), position_beat);
     let out_beat = m.cat(&[back_tail, out_beat]);
     let out_beat = m.reg_next("out_beat_q", out_beat).q();
@@ -233,12 +265,13 @@ pub fn state_stream(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     let exponent = format::exponent(data_w.trunc(weight_bits));
     let row_first = q_q.is_zero() & lane_q.is_zero();
     let matrix_write = write_q & !layernorm_q;
+    let matrix_write = scales_q.map_or(matrix_write, |scales| matrix_write & !scales);
     let emax = m.reg("emax_q", 8);
     let larger = m.mux(emax.q().ult(exponent), exponent, emax.q());
     emax.set_next(m.mux(row_first, exponent, larger))
         .with_enable(matrix_write);
     let row_end_write = m
-        .reg_next("row_end_q", row_end & write_step)
+        .reg_next("row_end_q", weights_row_end & write_step)
         .with_reset(0)
         .q();
     let bases = config.tensors_by_base();

@@ -64,7 +64,7 @@ pub fn gradient_tile(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
 }
 
 /// A memory with separate read and write ports; address in, data three cycles later.
-fn three_cycle_read<'m>(
+pub(super) fn three_cycle_read<'m>(
     m: &'m Module,
     name: &str,
     spec: MemSpec,
@@ -102,6 +102,28 @@ pub fn moment_bank(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
         ..MemSpec::default()
     };
     let rdata = three_cycle_read(&m, "moments", spec, raddr, (waddr, wdata, we));
+    m.output("rdata", rdata);
+    m.finish()
+}
+
+/// Module `nf_scale_bank`: scales {sv, sm} of one lane's moment blocks.
+///
+/// `raddr` -> `rdata` three cycles later; write `we`, `waddr`, `wdata`.
+pub fn scale_bank(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
+    let m = Module::new("nf_scale_bank");
+    m.doc("Scales {sv, sm} of one Adam lane's moment blocks; read latency 3.");
+    let address = config.scale_address_bits();
+    let raddr = m.input("raddr", address);
+    let we = m.input("we", 1);
+    let waddr = m.input("waddr", address);
+    let wdata = m.input("wdata", 64);
+    let spec = MemSpec {
+        depth: (config.scale_words * config.group()) as u32,
+        width: 64,
+        style: MemStyle::Auto,
+        ..MemSpec::default()
+    };
+    let rdata = three_cycle_read(&m, "scales", spec, raddr, (waddr, wdata, we));
     m.output("rdata", rdata);
     m.finish()
 }

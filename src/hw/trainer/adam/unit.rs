@@ -1,5 +1,6 @@
 //! The Adam unit: lanes between memories (`docs/machine.md` sections 5 to 7).
 
+use super::blocks::Blocks;
 use super::config::{AdamConfig, AdamConfigError};
 use super::{format, issue, state, storage};
 use crate::config::model::LayerNormOptimizer;
@@ -99,6 +100,10 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
                 .input("raddr", moment_addr_q)
         })
         .collect();
+    let blocks = match config.blocks() {
+        true => Some(Blocks::new(m, config, issue, stream)?),
+        false => None,
+    };
     let ln_bits = config.layernorm_address_bits();
     let layernorm_state = m
         .instance("u_layernorm", &storage::layernorm_state(config)?)
@@ -146,6 +151,10 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
             .input("w", w_lane[a])
             .input("m", moments.trunc(moment_bits))
             .input("v", moments.slice(2 * moment_bits - 1, moment_bits));
+        if let Some(blocks) = &blocks {
+            let (v_scale, m_scale) = blocks.scales(a);
+            unit.input("m_scale", m_scale).input("v_scale", v_scale);
+        }
         for (name, value) in scalars {
             unit.input(name, value);
         }
@@ -182,9 +191,19 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
     age.set_next(age.q().add_const(1))
         .with_enable(!weights_settled);
 
+    if let Some(blocks) = &blocks {
+        blocks.results(m, config, issue, &units, to_moments, moments_settled);
+        blocks.write_scales(m, stream);
+    }
+
     m.section("Moments back");
     let state_write = stream.output("write");
-    let state_matrix = (state_write & !stream.output("layernorm")).named("state_matrix");
+    let state_matrix = state_write & !stream.output("layernorm");
+    let state_matrix = match &blocks {
+        Some(_) => state_matrix & !stream.output("scales"),
+        None => state_matrix,
+    };
+    let state_matrix = state_matrix.named("state_matrix");
     let state_layernorm = (state_write & stream.output("layernorm")).named("state_layernorm");
     let late = m.cat(&[
         issue.output("layernorm"),
@@ -194,7 +213,10 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
     let late = m.delay("moment_step", late, to_moments);
     let base_bits = config.moment_address_bits();
     let addr_bits = addr.width();
-    let late_moment_addr = late.trunc(base_bits);
+    let late_moment_addr = match &blocks {
+        Some(blocks) => blocks.store_addr(),
+        None => late.trunc(base_bits),
+    };
     let late_addr = late.slice(base_bits + addr_bits - 1, base_bits);
     let late_layernorm = late.msb();
     let moment_waddr = m.mux(active, stream.output("moment_addr"), late_moment_addr);
@@ -207,11 +229,14 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
         let mine = stream.output("lane").eq_const(a as u128) & state_matrix;
         let done = unit.output("moment_valid") & moments_settled;
         let done = if a == 0 { done & !late_layernorm } else { done };
+        let (done, word) = match &blocks {
+            Some(blocks) => blocks.codes(a),
+            None => (done, m.cat(&[unit.output("v_new"), unit.output("m_new")])),
+        };
         let we = m
             .reg_next(&format!("moment_we{a}_q"), done | mine)
             .with_reset(0)
             .q();
-        let word = m.cat(&[unit.output("v_new"), unit.output("m_new")]);
         let word = m.mux(active, state_word, word);
         let word = m.reg_next(&format!("moment_wdata{a}_q"), word).q();
         bank.input("we", we)
@@ -398,6 +423,9 @@ pub fn adam_unit(config: &AdamConfig) -> Result<Arc<ModuleDef>, AdamConfigError>
         bad = bad | (unit.output("weight_bad") & weights_settled);
     }
     m.output("error", m.reg_next("error_q", bad).with_reset(0).q());
+    if let Some(blocks) = &blocks {
+        m.output("moments_busy", blocks.busy(m, issue));
+    }
     module.finish().map_err(AdamConfigError::from)
 }
 

@@ -40,6 +40,8 @@ pub struct MachineSpec<'a> {
     pub position: Vec<Vec<u32>>,
     /// Banks of the position ROM in block RAM; the others are LUT ROMs.
     pub position_blocks: usize,
+    /// Words of each bank of the scale memory, 0 without 8-bit blocks.
+    pub scale_words: usize,
     /// Memory of the gradient tiles: block or distributed.
     pub gradient_style: MemStyle,
     /// Memory of the moments.
@@ -105,6 +107,7 @@ pub fn build_machine(spec: &MachineSpec<'_>) -> Result<Design, MachineError> {
         banks: shape.b,
         lanes: shape.adam_lanes,
         weight_depth: shape.weight_depth,
+        scale_words: spec.scale_words,
         layernorm_words: shape.layernorm_words,
         tensor_bases: spec.tensor_bases.clone(),
         weights: model.weight_format,

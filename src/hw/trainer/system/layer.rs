@@ -231,6 +231,10 @@ pub fn attention_layer(system: &System, engines: &Engines) -> Result<Arc<ModuleD
         w.connect(unit, "instr", s.inst.output("instr"));
         running = running.or(s.inst.output("running"));
     }
+    if engines.adam.output_index("moments_busy").is_some() {
+        // A step ends when its last moments are stored.
+        running = running.or(w.output(&adam, "moments_busy"));
+    }
     m.output("mat_start", sequencers[0].inst.output("start"));
     m.output("mat_phase", sequencers[0].inst.output("phase"));
     m.output("running", running);

@@ -180,6 +180,7 @@ mod tests {
             nr: 1,
             nc: 1,
             first: false,
+            block: None,
         }
     }
 

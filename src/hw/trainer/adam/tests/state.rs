@@ -17,6 +17,7 @@ const PROGRAM: AdamInstr = AdamInstr {
     nr: 6,
     nc: 6,
     first: true,
+    block: None,
 };
 
 fn rig() -> Rig {

@@ -22,6 +22,7 @@ fn program() -> Vec<AdamInstr> {
         nr: 6,
         nc: 6,
         first: true,
+        block: None,
     }]
 }
 

@@ -38,6 +38,7 @@ pub fn config(rule: &Rule, banks: usize, lanes: usize, program: &Encoded) -> Ada
         banks,
         lanes,
         weight_depth: 21,
+        scale_words: 0,
         layernorm_words: 11,
         tensor_bases: vec![0, 15, 7],
         weights: rule.weights,
@@ -314,6 +315,7 @@ fn matrix(tensor: usize, waddr: usize, (nr, nc): (usize, usize), place: usize) -
         nr,
         nc,
         first: false,
+        block: None,
     }
 }
 
@@ -517,7 +519,7 @@ fn impossible_sizes_are_refused() {
     ));
     assert_eq!(
         refuse(&|c| c.moments = MomentFormat::Int8),
-        AdamConfigError::Moments
+        AdamConfigError::Scales(0)
     );
     assert!(matches!(
         refuse(&|c| c.tensor_bases[1] = 21),
