@@ -20,11 +20,17 @@ fn plan(model: &ModelConfig, array: usize) -> Plan {
 
 #[test]
 fn every_instruction_costs_what_the_hardware_takes() {
-    let model = load_model("tiny", &[]).expect("a model");
+    for moments in ["moment_format=bf16", "moment_format=int8"] {
+        costs(&load_model("tiny", &[moments.to_string()]).expect("a model"));
+    }
+}
+
+fn costs(model: &ModelConfig) {
     for b in [4, 5, 8, 11, 16, 44] {
-        let plan = plan(&model, b);
+        let plan = plan(model, b);
         let (shape, program) = (&plan.shape, &plan.program);
-        let costs = Costs::new(b, shape.adam_lanes, shape.gradient_tiles);
+        let costs = Costs::new(b, shape.adam_lanes, shape.gradient_tiles)
+            .with_blocks(plan.scale_words() > 0);
         let mat = MatTiming::new(b);
         for (n, i) in program.mat.iter().enumerate() {
             let next = program.mat.get(n + 1);

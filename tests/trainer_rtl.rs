@@ -13,6 +13,7 @@ use nfgen::sim::compare::{compare, to_words};
 use nfgen::sim::driver::DriverError;
 use nfgen::sim::icarus;
 use nfgen::sim::trainer::{self as sim, Session, SimError};
+use nfgen::trainer::layout::weight_shapes;
 
 fn verilator() -> bool {
     tools::tool("verilator").is_some()
@@ -88,10 +89,43 @@ fn takes_shapes_that_divide_nothing_and_every_format() {
             "layernorm_optimizer=sgd",
             "gelu=erf",
         ],
+        &["moment_format=int8", "weight_format=fp24"],
+        &[
+            "moment_format=int8",
+            "weight_format=bf16",
+            "rounding=stochastic",
+            "layernorm_optimizer=sgd",
+        ],
     ] {
         let set: Vec<&str> = odd.iter().chain(format).copied().collect();
         train(&model("tiny", &set), 4, 2, 0.0);
     }
+}
+
+/// Rows of 44 + 6 and of 27 elements on an array whose tiles divide neither.
+#[test]
+fn block_moments_equal_the_reference_with_every_scale_compared() {
+    if !verilator() {
+        return;
+    }
+    let set = [
+        "moment_format=int8",
+        "embed_dim=9",
+        "heads=3",
+        "ff_dim=50",
+        "seq_len=7",
+        "layers=2",
+        "vocab=131",
+    ];
+    let model = model("tiny", &set);
+    let report = train(&model, 5, 4, 0.3);
+    let blocks: u64 = weight_shapes(&model)
+        .iter()
+        .map(|(rows, columns)| (rows * columns.div_ceil(44)) as u64)
+        .sum();
+    // Four words of the result and four of the schedule.
+    let words = 3 * model.parameters() as u64 + 2 * blocks + 8;
+    assert_eq!(report.words_compared, 4 * words);
 }
 
 #[test]
@@ -99,17 +133,22 @@ fn two_arrays_give_the_same_weights() {
     if !verilator() {
         return;
     }
-    let model = model("tiny", &["rounding=stochastic", "moment_format=bf16"]);
+    for moments in ["moment_format=bf16", "moment_format=int8"] {
+        two_arrays(&model("tiny", &["rounding=stochastic", moments]));
+    }
+}
+
+fn two_arrays(model: &ModelConfig) {
     let mut states = vec![];
     for (array, lanes, stalls) in [(4, 2, 0.0), (6, 1, 0.2)] {
-        let (plan, core) = machine(&model, array, Some(lanes));
+        let (plan, core) = machine(model, array, Some(lanes));
         let options = options(stalls, 3);
         let built = sim::build(&core, None, &options).expect("a simulation model");
         let mut session = Session::start(&plan, &built, &options).expect("a session");
         session
-            .write_state(&to_words(&model, &State::init(&model)))
+            .write_state(&to_words(model, &State::init(model)))
             .expect("written");
-        for window in windows(&model, 5) {
+        for window in windows(model, 5) {
             session.train(&window).expect("trained");
         }
         states.push(session.read_state().expect("read"));
@@ -122,13 +161,18 @@ fn a_saved_run_continues_to_the_same_bit() {
     if !verilator() {
         return;
     }
-    let model = model("tiny", &["rounding=stochastic", "moment_format=bf16"]);
-    let (plan, core) = machine(&model, 4, None);
+    for moments in ["moment_format=bf16", "moment_format=int8"] {
+        saved_and_continued(&model("tiny", &["rounding=stochastic", moments]));
+    }
+}
+
+fn saved_and_continued(model: &ModelConfig) {
+    let (plan, core) = machine(model, 4, None);
     let options = options(0.1, 5);
     let built = sim::build(&core, None, &options).expect("a simulation model");
     let start = || Session::start(&plan, &built, &options).expect("a session");
-    let samples = windows(&model, 20);
-    let initial = to_words(&model, &State::init(&model));
+    let samples = windows(model, 20);
+    let initial = to_words(model, &State::init(model));
 
     let mut whole = start();
     whole.write_state(&initial).expect("written");

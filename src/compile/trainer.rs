@@ -27,7 +27,7 @@ pub enum CompileError {
 
 /// Beats of a whole state stream.
 pub fn state_beats(plan: &Plan) -> usize {
-    plan.weights.depth * plan.shape.b + plan.model.layernorm_parameters() + 1
+    (plan.weights.depth + plan.scale_words()) * plan.shape.b + plan.model.layernorm_parameters() + 1
 }
 
 /// The register map of a planned machine.
@@ -49,6 +49,8 @@ pub fn registers(plan: &Plan, build_id: u32) -> regmap::RegisterMap {
 fn build_id(plan: &Plan) -> u32 {
     use sha2::{Digest, Sha256};
     let text = format!("{:?} {:?} {:?}", plan.model, plan.shape, plan.program);
+    // What a machine has nothing of does not count, so that its identity outlives new formats.
+    let text = text.replace(", block: None", "");
     let hash = Sha256::digest(text.as_bytes());
     u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
 }

@@ -1,3 +1,4 @@
+mod blocks;
 mod hash;
 mod lane;
 mod model;

@@ -149,7 +149,9 @@ pub fn parameter(rng: &mut Pcg64, weights: WeightFormat, moments: MomentFormat) 
     let v = gradient(rng).abs();
     let store = |x: f32| match moments {
         MomentFormat::Fp32 => x.to_bits(),
-        _ => formats::bf16_nearest(x),
+        MomentFormat::Bf16 => formats::bf16_nearest(x),
+        // A code of any size; -128 is none.
+        MomentFormat::Int8 => (x.to_bits() >> 3) & 0x7f,
     };
     let w = rng.random::<f32>() - 0.5;
     Stored {

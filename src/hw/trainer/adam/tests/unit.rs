@@ -1,5 +1,6 @@
 //! The whole unit against the model: state in, tiles back to back, state out.
 
+use super::blocks::Uncoded;
 use super::model::{Rule, Stored, exponent, gradient, parameter};
 use crate::config::model::*;
 use crate::dsl::MemStyle;
@@ -19,17 +20,20 @@ pub struct Rig {
     pub bench: Bench,
     pub config: AdamConfig,
     pub rule: Rule,
-    program: Encoded,
+    pub program: Encoded,
     /// `weights[bank][address]`, as the weight memory outside the unit holds them.
     memory: Vec<Vec<u32>>,
     /// Data of port B under way: one stage per cycle of latency.
     port: Vec<[u32; 2]>,
     /// What the model expects: `[address][bank]`.
     pub positions: Vec<Vec<Stored>>,
+    /// Scales [sm, sv] of moment blocks, `[address][bank]`, and moments without codes.
+    pub scales: Vec<Vec<[u32; 2]>>,
+    pub pending: Vec<Uncoded>,
     pub layernorm: Vec<Stored>,
     /// The exponent file, and what the model makes of the tiles.
     pub exponents: Vec<Option<u32>>,
-    tile_exponents: Vec<Option<u32>>,
+    pub tile_exponents: Vec<Option<u32>>,
     pub retired: usize,
 }
 
@@ -38,7 +42,10 @@ pub fn config(rule: &Rule, banks: usize, lanes: usize, program: &Encoded) -> Ada
         banks,
         lanes,
         weight_depth: 21,
-        scale_words: 0,
+        scale_words: match rule.moments {
+            MomentFormat::Int8 => 12,
+            _ => 0,
+        },
         layernorm_words: 11,
         tensor_bases: vec![0, 15, 7],
         weights: rule.weights,
@@ -69,6 +76,14 @@ impl Rig {
                     .collect()
             })
             .collect();
+        let scales = (0..config.scale_words)
+            .map(|_| {
+                let scale = |x: f32| (x.abs() + 1e-20).to_bits();
+                (0..banks)
+                    .map(|_| [scale(gradient(rng)), scale(gradient(rng))])
+                    .collect()
+            })
+            .collect();
         let layernorm = (0..config.layernorm_words)
             .map(|_| parameter(rng, WeightFormat::Fp32, MomentFormat::Fp32))
             .collect();
@@ -82,6 +97,8 @@ impl Rig {
             rule: rule.clone(),
             program,
             positions,
+            scales,
+            pending: vec![],
             layernorm,
             retired: 0,
         }
@@ -161,6 +178,9 @@ impl Rig {
             }
             return;
         }
+        if let Some(part) = i.block {
+            return self.apply_block(i, part, rows);
+        }
         let mut top = 0;
         for (j, row) in rows.iter().enumerate().take(i.nr) {
             for (b, &g) in row.iter().enumerate() {
@@ -173,6 +193,10 @@ impl Rig {
                 }
             }
         }
+        self.raise_exponent(i, top);
+    }
+
+    pub fn raise_exponent(&mut self, i: &AdamInstr, top: u32) {
         let before = self.tile_exponents[i.tensor].filter(|_| !i.first);
         self.tile_exponents[i.tensor] = Some(before.unwrap_or(0).max(top));
     }
@@ -188,8 +212,13 @@ impl Rig {
     /// Beats of the model's state with the given last beat.
     pub fn beats(&self, tail: u128) -> Vec<Beat> {
         let beat = |s: &Stored| ((s.v as u128) << 64) | ((s.m as u128) << 32) | s.w as u128;
-        let all = self.positions.iter().flatten().chain(&self.layernorm);
-        let mut beats: Vec<Beat> = all.map(|s| (beat(s), false)).collect();
+        let scale = |s: &[u32; 2]| ((s[1] as u128) << 32) | s[0] as u128;
+        let positions = self.positions.iter().flatten().map(beat);
+        let scales = self.scales.iter().flatten().map(scale);
+        let all = positions
+            .chain(scales)
+            .chain(self.layernorm.iter().map(beat));
+        let mut beats: Vec<Beat> = all.map(|word| (word, false)).collect();
         beats.push((tail, true));
         beats
     }
@@ -302,7 +331,7 @@ impl StateEvents {
     }
 }
 
-fn matrix(tensor: usize, waddr: usize, (nr, nc): (usize, usize), place: usize) -> AdamInstr {
+pub fn matrix(tensor: usize, waddr: usize, (nr, nc): (usize, usize), place: usize) -> AdamInstr {
     AdamInstr {
         phase: Phase::Backward,
         wait: [0; 3],
@@ -346,7 +375,7 @@ pub fn program(banks: usize) -> Vec<AdamInstr> {
     ]
 }
 
-const TAIL: u128 = 0x5eed_1234_3f7f_0001_3e00_0002_0000_0026;
+pub const TAIL: u128 = 0x5eed_1234_3f7f_0001_3e00_0002_0000_0026;
 
 fn run(rule: &Rule, banks: usize, lanes: usize) -> Rig {
     let program = program(banks);
