@@ -270,7 +270,7 @@ struct Clock<'a> {
     lanes_free: u64,
     blocks: BlockClock,
     /// The product that continues moment blocks which have begun: no other one may come between.
-    open: Option<usize>,
+    next_part: Option<usize>,
     /// Cycle in which the last product's rows have left the array.
     drained: u64,
     /// Retirements of the updates so far.
@@ -298,7 +298,7 @@ impl<'a> Clock<'a> {
             last: [0; 3],
             lanes_free: 0,
             blocks: BlockClock::default(),
-            open: None,
+            next_part: None,
             drained: 0,
             updates: vec![],
             reads: vec![[0; 3]; groups],
@@ -337,9 +337,9 @@ impl<'a> Clock<'a> {
             }
         }
         if is_gradient(&self.s.instrs[at]) {
-            if let (Some(open), Instr::Adam(update)) = (self.open, &self.s.instrs[at + 1])
+            if let (Some(next), Instr::Adam(update)) = (self.next_part, &self.s.instrs[at + 1])
                 && update.block.is_some()
-                && open != at
+                && next != at
             {
                 return None;
             }
@@ -366,7 +366,7 @@ impl<'a> Clock<'a> {
                 self.lanes_free = begin + costs.adam_steps(i);
                 self.blocks.take(costs, i, self.lanes_free);
                 if i.block.is_some() {
-                    self.open = (!i.block_ends().1).then(|| self.s.next_part(at));
+                    self.next_part = (!i.block_ends().1).then(|| self.s.next_part(at));
                 }
                 (begin, self.lanes_free + costs.adam_latency())
             }

@@ -74,6 +74,12 @@ mod unit {
     /// Adam lane with random bits, without, and what LayerNorm adds to one of them.
     pub const ADAM_LANE: Unit = Unit(4960.0, 3673.0, 11.0);
     pub const ADAM_LANE_PLAIN: Unit = Unit(3811.0, 3058.0, 12.0);
+    /// Beside a lane with 8-bit block moments: scales, maxima, encoder of the codes; and once, their control with the
+    /// units of the scales. Yosys 0.23.
+    pub const MOMENT_BLOCK: Unit = Unit(1204.0, 955.0, 4.0);
+    pub const MOMENT_ENCODER: Unit = Unit(2923.0, 2008.0, 4.0);
+    /// What decoding adds to a lane.
+    pub const MOMENT_DECODE: Unit = Unit(600.0, 600.0, 6.0);
     pub const ADAM_LAYERNORM: Unit = Unit(237.0, 188.0, 2.0);
     /// Address generator, state stream, LayerNorm ports, selects.
     pub const ADAM_CONTROL: Unit = Unit(2485.0, 2663.0, 1.0);
@@ -154,7 +160,14 @@ pub fn modules(model: &ModelConfig, shape: &Shape) -> Vec<ModuleCost> {
     // Each lane chooses among the words of its banks: gradients of 32 bits, weights.
     let word = 32 + model.weight_format.bits() as usize;
     let choose = (b / g - 1).div_ceil(3) * word * g;
+    let blocks = match model.moment_format {
+        MomentFormat::Int8 => of(unit::MOMENT_BLOCK, g)
+            .plus(of(unit::MOMENT_DECODE, g))
+            .plus(of(unit::MOMENT_ENCODER, 1)),
+        _ => Resources::default(),
+    };
     let adam = lane
+        .plus(blocks)
         .plus(of(unit::ADAM_LAYERNORM, 1))
         .plus(of(unit::ADAM_CONTROL, 1))
         .plus(of(Unit(1.0, 1.0, 0.0), choose))
@@ -173,7 +186,12 @@ pub fn modules(model: &ModelConfig, shape: &Shape) -> Vec<ModuleCost> {
         },
         ModuleCost {
             module: "nf_adam_unit",
-            formula: "G lanes + LayerNorm + choice among B/G banks + control",
+            formula: match model.moment_format {
+                MomentFormat::Int8 => {
+                    "G (lanes + blocks) + LayerNorm + choice among B/G banks + control + encoder"
+                }
+                _ => "G lanes + LayerNorm + choice among B/G banks + control",
+            },
             resources: adam,
         },
         ModuleCost {
