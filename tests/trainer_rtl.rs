@@ -7,13 +7,17 @@ mod machine;
 mod tools;
 
 use machine::{machine, model, options, windows};
-use nfgen::config::ModelConfig;
+use nfgen::compile::trainer::compile;
+use nfgen::config::{ModelConfig, load_device};
+use nfgen::emit::TextFile;
 use nfgen::reference::{State, Trainer};
 use nfgen::sim::compare::{compare, to_words};
 use nfgen::sim::driver::DriverError;
 use nfgen::sim::icarus;
+use nfgen::sim::lint::lint;
 use nfgen::sim::trainer::{self as sim, Session, SimError};
 use nfgen::trainer::layout::weight_shapes;
+use nfgen::trainer::plan::{Options, Plan, Target};
 
 fn verilator() -> bool {
     tools::tool("verilator").is_some()
@@ -395,4 +399,29 @@ fn a_hand_changed_file_ends_with_exit_1_and_a_waveform() {
     let waveform = report["waveform"].as_str().expect("a waveform");
     let bytes = std::fs::metadata(folder.path().join(waveform)).expect("a file");
     assert!(bytes.len() > 1000);
+}
+
+/// What `make lint` does for `tiny`, and Yosys, at the size of the paper.
+#[test]
+fn the_full_size_design_is_lint_clean() {
+    if std::env::var_os("NFGEN_FULL").is_none() {
+        eprintln!("skipped: three linters over the 334K design take minutes (make test-full)");
+        return;
+    }
+    let model = model("shakespeare-334k-7b", &[]);
+    let device = load_device("zcu102").expect("in the catalogue");
+    let target = Target::of(&device, device.clock_mhz);
+    let plan = Plan::new(&model, &target, &Options::default()).expect("a plan");
+    assert!(plan.fits());
+    let core = compile(&plan, "test", "").expect("a core");
+    let texts = |files: &[TextFile]| -> Vec<(String, String)> {
+        let pair = |f: &TextFile| (f.name.clone(), f.text.clone());
+        files.iter().map(pair).collect()
+    };
+    let report =
+        lint(&core.top, &texts(&core.rtl), &texts(&core.memories)).expect("the linters run");
+    for name in &report.missing {
+        assert!(tools::tool(name).is_none());
+    }
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
 }

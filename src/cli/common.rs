@@ -1,13 +1,14 @@
 //! Arguments that several verbs share.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Exit, Output};
 use crate::config::{self, Device, ModelConfig};
-use crate::diag::Problems;
+use crate::diag::{Diagnostic, Problems};
 use crate::emit::{Difference, FileSet};
 
 /// `--model NAME|FILE` and `--set key=value`.
@@ -121,6 +122,21 @@ pub fn cache_folder(asked: Option<&PathBuf>) -> PathBuf {
         (_, Some(folder), _) => PathBuf::from(folder).join("nfgen"),
         (_, _, Some(home)) => PathBuf::from(home).join(".cache/nfgen"),
         _ => std::env::temp_dir().join("nfgen-cache"),
+    }
+}
+
+/// Refuses a file that could not be written at the end of a long run. Leaves nothing behind.
+pub fn check_writable(file: &Path) -> Result<(), Problems> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    match tempfile::tempfile_in(folder) {
+        Ok(_) if file.is_dir() => {
+            Err(Diagnostic::cannot_write(file, &ErrorKind::IsADirectory.into()).into())
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(Diagnostic::cannot_write(file, &error).into()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::bitnet::machine::{self, MachineChoice, MachineKind};
 use super::common::EmitArgs;
-use super::plan::{MachineArgs, does_not_fit};
+use super::plan::MachineArgs;
 use super::{DeviceArgs, Exit, ModelArgs, Output};
 use crate::compile::trainer::compile;
 use crate::config::fields;
@@ -48,10 +48,7 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     }
     let model = args.model.resolve()?;
     let clock_mhz = args.machine.clock_mhz(&device);
-    let plan = args.machine.plan(&model, &device)?;
-    if !plan.fits() {
-        return Err(does_not_fit(&plan, None).into());
-    }
+    let plan = args.machine.fitting_plan(&model, &device)?;
     let core = compile(
         &plan,
         &format!("On-chip trainer of the model {}", model.name),

@@ -16,6 +16,7 @@ mod emit;
 mod eval;
 mod explain;
 mod generate;
+mod largest;
 mod output;
 mod plan;
 mod plot;

@@ -3,17 +3,18 @@
 use serde_json::json;
 
 use super::bitnet::machine::{self, MachineChoice, MachineKind};
-use super::{DeviceArgs, Exit, ModelArgs, Output};
+use super::{DeviceArgs, Exit, ModelArgs, Output, largest};
 use crate::config::schema::grouped;
 use crate::config::{Device, ModelConfig, VocabularyBudget, require_hardware};
 use crate::diag::{Diagnostic, Problems};
-use crate::trainer::plan::{MemoryKind, Options, Plan, PlanError, Target, nearest};
+use crate::trainer::plan::{MemoryKind, Nearest, Options, Plan, PlanError, Target, nearest};
 
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  nfgen plan --device zcu102 --model shakespeare-334k-7b\n  \
                         nfgen plan --device zcu104 --model shakespeare-334k --json\n  \
                         nfgen plan --device kv260 --model small --array 8 --clock 200\n  \
+                        nfgen plan --max --device zcu104 --model shakespeare-334k-7b\n  \
                         nfgen plan --machine cgla --device zcu102 --rows 32\n\n\
                         Exit code 2 when the model does not fit; the plan is shown all the same."
 )]
@@ -26,6 +27,10 @@ pub struct Args {
     machine: MachineArgs,
     #[command(flatten)]
     choice: MachineChoice,
+    /// Find the largest model of the same shape family that fits: embed_dim a multiple of heads, ff_dim in proportion
+    /// to it, all else as given; prints the --set arguments that choose it
+    #[arg(long)]
+    max: bool,
 }
 
 /// What a user may fix of the machine; the planner chooses the rest.
@@ -65,11 +70,29 @@ impl MachineArgs {
     /// Plans `model` for `device`. A plan that does not fit is returned like any other.
     pub fn plan(&self, model: &ModelConfig, device: &Device) -> Result<Plan, Problems> {
         require_hardware(model)?;
-        let target = Target::of(device, self.clock_mhz(device));
-        Plan::new(model, &target, &self.options()).map_err(|e| problem(&e).into())
+        Plan::new(model, &self.target(device), &self.options()).map_err(|e| problem(&e).into())
     }
 
-    fn options(&self) -> Options {
+    /// A plan that fits, or what is short and the nearest setting that fits.
+    pub fn fitting_plan(&self, model: &ModelConfig, device: &Device) -> Result<Plan, Problems> {
+        let plan = self.plan(model, device)?;
+        if plan.fits() {
+            return Ok(plan);
+        }
+        let near = self.nearest(model, device)?;
+        Err(does_not_fit(&plan, near.as_ref()).into())
+    }
+
+    fn nearest(&self, model: &ModelConfig, device: &Device) -> Result<Option<Nearest>, Problems> {
+        nearest(model, &self.target(device), &self.options()).map_err(|e| problem(&e).into())
+    }
+
+    /// The device at the clock of the plan.
+    pub fn target(&self, device: &Device) -> Target {
+        Target::of(device, self.clock_mhz(device))
+    }
+
+    pub fn options(&self) -> Options {
         Options {
             array: self.array,
             adam_lanes: self.adam_lanes,
@@ -79,7 +102,7 @@ impl MachineArgs {
 }
 
 /// What the planner refuses outright, on any device.
-fn problem(error: &PlanError) -> Diagnostic {
+pub fn problem(error: &PlanError) -> Diagnostic {
     match error {
         PlanError::Array(_) | PlanError::Lanes { .. } | PlanError::Groups(_) => Diagnostic::new(
             "nf::plan::impossible_machine",
@@ -95,7 +118,7 @@ fn problem(error: &PlanError) -> Diagnostic {
 }
 
 /// The diagnostic of a plan that does not fit: what is short, by how much, and what would fit.
-pub fn does_not_fit(plan: &Plan, near: Option<&str>) -> Diagnostic {
+pub fn does_not_fit(plan: &Plan, near: Option<&Nearest>) -> Diagnostic {
     let short: Vec<String> = plan
         .shortfall
         .iter()
@@ -118,7 +141,11 @@ pub fn does_not_fit(plan: &Plan, near: Option<&str>) -> Diagnostic {
             short.join(", ")
         ),
         match near {
-            Some(settings) => format!("the nearest setting that fits: {settings}"),
+            Some(near) => {
+                let settings = near.settings.iter();
+                let all: Vec<String> = settings.map(|(k, v)| format!("--set {k}={v}")).collect();
+                format!("the nearest setting that fits: {}", all.join(" "))
+            }
             None => "no smaller setting of this model fits; choose a larger device (nfgen devices)"
                 .into(),
         },
@@ -126,31 +153,22 @@ pub fn does_not_fit(plan: &Plan, near: Option<&str>) -> Diagnostic {
 }
 
 pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
-    args.choice.check(&args.machine.given(&args.model))?;
+    let mut given = args.machine.given(&args.model).to_vec();
+    given.push(("--max", args.max));
+    args.choice.check(&given)?;
     let device = args.device.resolve()?;
     if args.choice.kind == MachineKind::Cgla {
         return machine::plan(&args.choice, &device, args.machine.clock, out);
     }
     let model = args.model.resolve()?;
+    if args.max {
+        return largest::run(&args.model, &args.machine, &model, &device, out);
+    }
     let plan = args.machine.plan(&model, &device)?;
-    let near = if plan.fits() {
-        None
-    } else {
-        nearest(
-            &model,
-            &Target::of(&device, args.machine.clock_mhz(&device)),
-            &args.machine.options(),
-        )
-        .map_err(|e| problem(&e))?
+    let near = match plan.fits() {
+        true => None,
+        false => args.machine.nearest(&model, &device)?,
     };
-    let settings = near.as_ref().map(|near| {
-        let all: Vec<String> = near
-            .settings
-            .iter()
-            .map(|(k, v)| format!("--set {k}={v}"))
-            .collect();
-        all.join(" ")
-    });
     let budget = VocabularyBudget::of(&model);
     let mut object = plan.to_json();
     object["vocabulary_budget"] = json!(budget);
@@ -168,7 +186,7 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     if plan.fits() {
         return Ok(Exit::Done);
     }
-    out.fail(&does_not_fit(&plan, settings.as_deref()).into());
+    out.fail(&does_not_fit(&plan, near.as_ref()).into());
     Ok(Exit::Refused)
 }
 
@@ -181,7 +199,8 @@ fn number(value: f64) -> String {
     }
 }
 
-fn table(plan: &Plan) -> String {
+/// The plan as a table: resources, then memories.
+pub fn table(plan: &Plan) -> String {
     let (used, available) = (&plan.used, &plan.target.available);
     let b = plan.shape.b;
     let mut lines = vec![

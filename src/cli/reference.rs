@@ -35,6 +35,12 @@ pub fn threads(asked: Option<usize>) -> usize {
 /// An error of the reference trainer as a diagnostic.
 pub fn problems(error: ReferenceError) -> Problems {
     let (code, help) = match &error {
+        ReferenceError::Read { path, source } => {
+            return Diagnostic::cannot_read(path, source).into();
+        }
+        ReferenceError::Write { path, source } => {
+            return Diagnostic::cannot_write(path, source).into();
+        }
         ReferenceError::Token { .. } => (
             "nf::reference::token",
             "use a text whose bytes are below vocab, or a model with a larger vocab",
@@ -57,12 +63,9 @@ pub fn problems(error: ReferenceError) -> Problems {
         ),
         ReferenceError::File { .. } => (
             "nf::reference::file",
-            "check that the path is right and the file whole",
+            "copy the file again, or use an earlier one",
         ),
-        ReferenceError::Corpus(_) => (
-            "nf::reference::corpus",
-            "give a longer text, or the text that the run was started with",
-        ),
+        ReferenceError::Corpus { accepts, .. } => ("nf::reference::corpus", accepts.as_str()),
         ReferenceError::Invalid(_) => (
             "nf::reference::invalid",
             "`nfgen VERB --help` shows what is accepted",

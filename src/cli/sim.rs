@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::chart::loss_table;
-use super::common::cache_folder;
+use super::common::{cache_folder, check_writable};
 use super::emit::internal;
-use super::plan::{MachineArgs, does_not_fit};
+use super::plan::MachineArgs;
 use super::reference::{CorpusArgs, load_checkpoint, problems, threads};
 use super::{Exit, ModelArgs, Output};
 use crate::compile::trainer::compile;
@@ -18,6 +18,7 @@ use crate::reference::State;
 use crate::reference::checkpoint::{Checkpoint, write_atomically};
 use crate::reference::corpus::{Order, Sampler};
 use crate::sim::compare::Difference;
+use crate::sim::driver::DriverError;
 use crate::sim::trainer::{self as simulation, Options, SimError, SimReport, StepReport};
 use crate::sim::verilate::BuildError;
 use crate::trainer::cycles::Timeline;
@@ -101,10 +102,10 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         )
         .into());
     }
-    let plan = plan(&args, &model)?;
-    if !plan.fits() {
-        return Err(does_not_fit(&plan, None).into());
+    for path in args.save.iter().chain(&args.timeline) {
+        check_writable(path)?;
     }
+    let plan = plan(&args, &model)?;
     let windows = windows(&args, &model)?;
     let core = compile(&plan, "simulation", &fields::to_toml(&model)).map_err(internal)?;
     let rtl = match &args.rtl {
@@ -260,7 +261,7 @@ fn plan(args: &Args, model: &ModelConfig) -> Result<crate::trainer::plan::Plan, 
     match &args.device {
         Some(name) => {
             let device = config::load_device(name)?;
-            args.machine.plan(model, &device)
+            args.machine.fitting_plan(model, &device)
         }
         None => {
             let mut machine = args.machine.clone();
@@ -302,7 +303,9 @@ fn read_rtl(folder: &Path) -> Result<Vec<(String, String)>, Problems> {
 /// A simulation that could not run, as a diagnostic.
 fn sim_problem(error: SimError) -> Problems {
     let (code, help) = match &error {
-        SimError::Build(BuildError::Missing | BuildError::TooOld { .. }) => (
+        SimError::Build(
+            BuildError::Missing | BuildError::TooOld { .. } | BuildError::Broken { .. },
+        ) => (
             "nf::sim::tool",
             "install Verilator (Debian package verilator), or run `make tools`",
         ),
@@ -320,6 +323,10 @@ fn sim_problem(error: SimError) -> Problems {
         SimError::WrongCore { .. } => (
             "nf::sim::wrong_core",
             "emit the RTL again with the same --model, --set, --device and --array",
+        ),
+        SimError::Driver(DriverError::Start { .. }) => (
+            "nf::sim::cache",
+            "name a folder from which programs may run with --cache DIR",
         ),
         SimError::Driver(_) | SimError::State(_) => (
             "nf::sim::hung",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::common::cache_folder;
 use super::emit::internal;
-use super::plan::{MachineArgs, does_not_fit};
+use super::plan::MachineArgs;
 use super::{DeviceArgs, Exit, ModelArgs, Output};
 use crate::compile::trainer::{TOP, compile};
 use crate::config::schema::grouped;
@@ -49,10 +49,7 @@ pub struct Args {
 pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     let model = args.model.resolve()?;
     let device = args.device.resolve()?;
-    let plan = args.machine.plan(&model, &device)?;
-    if !plan.fits() {
-        return Err(does_not_fit(&plan, None).into());
-    }
+    let plan = args.machine.fitting_plan(&model, &device)?;
     if !args.modules.is_empty() {
         let run = Run::new(&plan, &device)?;
         let units = run.units(&args.modules)?;

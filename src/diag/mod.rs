@@ -122,13 +122,14 @@ impl Diagnostic {
     pub fn cannot_write(path: &Path, error: &std::io::Error) -> Self {
         let help = match error.kind() {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                "choose a writable folder with -o"
+                "choose a writable folder"
             }
             std::io::ErrorKind::NotADirectory | std::io::ErrorKind::AlreadyExists => {
-                "a part of this path is a file; choose another folder with -o"
+                "a part of this path is a file; choose another folder"
             }
-            std::io::ErrorKind::StorageFull => "free some space, or choose another disk with -o",
-            _ => "choose another place with -o",
+            std::io::ErrorKind::StorageFull => "free some space, or choose another disk",
+            std::io::ErrorKind::NotFound => "the folder is not there; create it, or choose another",
+            _ => "choose another place",
         };
         Self::new(
             "nf::io::cannot_write",

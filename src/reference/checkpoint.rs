@@ -59,6 +59,41 @@ fn invalid(problem: impl Into<String>) -> ReferenceError {
     ReferenceError::Invalid(problem.into())
 }
 
+/// Refuses a safetensors file that is shorter or longer than its header says. Whatever else is wrong with it is left
+/// to the reader of the format.
+fn whole(bytes: &[u8]) -> Result<()> {
+    let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
+        return Ok(());
+    };
+    let announced = u64::from_le_bytes(*length);
+    let header = usize::try_from(announced).ok().and_then(|n| rest.get(..n));
+    let Some(header) = header else {
+        return Err(invalid(format!(
+            "cut off: a header of {announced} bytes is announced; {} follow",
+            rest.len()
+        )));
+    };
+    let Ok(serde_json::Value::Object(entries)) = serde_json::from_slice(header) else {
+        return Ok(());
+    };
+    let ends = entries
+        .values()
+        .filter_map(|e| e["data_offsets"][1].as_u64());
+    let data = (rest.len() - header.len()) as u64;
+    match ends.max().unwrap_or(0) {
+        end if end > data => Err(invalid(format!(
+            "cut off: {} bytes; its header announces {} more",
+            bytes.len(),
+            end - data
+        ))),
+        end if end < data => Err(invalid(format!(
+            "{} bytes stand behind the last tensor",
+            data - end
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Bytes of 32-bit words, cut to the width of a weight format.
 fn weight_bytes(tensor: &TensorState) -> Vec<u8> {
     let width = tensor.format.bits() as usize / 8;
@@ -196,6 +231,7 @@ impl Checkpoint {
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let wrong =
             |e: safetensors::SafeTensorError| invalid(format!("not a safetensors file: {e}"));
+        whole(bytes)?;
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(wrong)?;
         let text = metadata.metadata().as_ref().and_then(|m| m.get(KEY));
         let text =
@@ -277,7 +313,7 @@ impl Checkpoint {
     }
 
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| ReferenceError::file(path, e))?;
+        let bytes = std::fs::read(path).map_err(|e| ReferenceError::read(path, e))?;
         Self::parse(&bytes).map_err(|e| ReferenceError::file(path, e))
     }
 
@@ -288,7 +324,7 @@ impl Checkpoint {
 
     /// Reads a checkpoint of this program or a `.neuro` file.
     pub fn load_any(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| ReferenceError::file(path, e))?;
+        let bytes = std::fs::read(path).map_err(|e| ReferenceError::read(path, e))?;
         let read = || match (bytes.get(4), bytes.get(8)) {
             (_, Some(b'{')) => Self::parse(&bytes),
             (Some(b'{'), _) => {
@@ -301,9 +337,10 @@ impl Checkpoint {
                     run: None,
                 })
             }
-            _ => Err(invalid(
-                "neither a safetensors checkpoint nor a .neuro file",
-            )),
+            _ => Err(invalid(format!(
+                "{} bytes that are neither a safetensors checkpoint nor a .neuro file",
+                bytes.len()
+            ))),
         };
         read().map_err(|e| ReferenceError::file(path, e))
     }
@@ -339,7 +376,7 @@ impl Checkpoint {
 
 /// Writes a file under another name in the same folder, forces it to disk, and renames it.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let wrong = |e: std::io::Error| ReferenceError::file(path, e);
+    let wrong = |e: std::io::Error| ReferenceError::write(path, e);
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -33,20 +33,42 @@ pub struct Corpus {
 impl Corpus {
     /// Reads a file; every byte must be below `vocab`.
     pub fn load(path: &Path, endings: LineEndings, vocab: usize) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| ReferenceError::file(path, e))?;
-        Self::from_bytes(&bytes, endings, vocab).map_err(|e| ReferenceError::file(path, e))
+        let bytes = std::fs::read(path).map_err(|e| ReferenceError::read(path, e))?;
+        Self::from_bytes(&bytes, endings, vocab).map_err(|error| match error {
+            ReferenceError::Corpus { problem, accepts } => {
+                ReferenceError::corpus(format!("{}: {problem}", path.display()), accepts)
+            }
+            other => other,
+        })
     }
 
     pub fn from_bytes(bytes: &[u8], endings: LineEndings, vocab: usize) -> Result<Self> {
         if bytes.is_empty() {
-            return Err(ReferenceError::Corpus("the corpus is empty".into()));
+            return Err(ReferenceError::corpus(
+                "the corpus is empty",
+                "a text of more bytes than seq_len is needed",
+            ));
         }
         let bytes = convert(bytes, endings);
         if let Some(i) = bytes.iter().position(|&b| usize::from(b) >= vocab) {
-            return Err(ReferenceError::Corpus(format!(
-                "byte {} at offset {i} is outside the vocabulary of {vocab}",
-                bytes[i]
-            )));
+            let before = &bytes[..i];
+            let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+            let start = before
+                .iter()
+                .rposition(|&b| b == b'\n')
+                .map_or(0, |n| n + 1);
+            let highest = bytes.iter().max().copied().unwrap_or_default();
+            return Err(ReferenceError::corpus(
+                format!(
+                    "line {line}, byte {}: {} is outside the vocabulary of {vocab}",
+                    i - start + 1,
+                    bytes[i]
+                ),
+                format!(
+                    "use a text of bytes below {vocab}, or a model with vocab = {} or more",
+                    usize::from(highest) + 1
+                ),
+            ));
         }
         let hash = Sha256::digest(&bytes);
         Ok(Self {
@@ -75,6 +97,21 @@ impl Corpus {
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
+}
+
+/// A `part` of a text with `tokens` tokens that is too short for windows of `seq_len + 1`: the text must have `bytes`.
+pub fn too_short((part, tokens, seq_len): (&str, usize, usize), bytes: usize) -> ReferenceError {
+    let longest = match tokens.saturating_sub(2) {
+        0 => String::new(),
+        n => format!(", or set seq_len to {n} or less"),
+    };
+    ReferenceError::corpus(
+        format!(
+            "the {part} part of the text has {tokens} tokens; seq_len = {seq_len} needs at least {}",
+            seq_len + 2
+        ),
+        format!("use a text of at least {bytes} bytes{longest}"),
+    )
 }
 
 /// The text with other line endings.
@@ -124,10 +161,11 @@ impl Sampler {
     pub fn new(order: Order, seed: u32, seq_len: usize, tokens: usize) -> Result<Self> {
         let width = seq_len + 1;
         if tokens <= width {
-            return Err(ReferenceError::Corpus(format!(
-                "the training part has {tokens} tokens; windows of {width} need at least {}",
-                width + 1
-            )));
+            return Err(too_short(
+                ("training", tokens, seq_len),
+                // Nine tenths of the bytes, rounded down.
+                ((width + 1) * 10).div_ceil(9),
+            ));
         }
         Ok(Self {
             order,
@@ -201,9 +239,29 @@ mod tests {
         assert_eq!(error(b""), "the corpus is empty");
         assert_eq!(
             error(b"!!A"),
-            "byte 65 at offset 2 is outside the vocabulary of 64"
+            "line 1, byte 3: 65 is outside the vocabulary of 64"
         );
-        assert!(Sampler::new(Order::Random, 1, 128, 129).is_err());
+        assert_eq!(
+            error(b"!\n!\n?z"),
+            "line 3, byte 2: 122 is outside the vocabulary of 64"
+        );
+    }
+
+    #[test]
+    fn the_shortest_text_that_is_named_is_accepted_and_none_shorter() {
+        for seq_len in [1, 7, 8, 128] {
+            let part = |bytes: usize| {
+                let c = Corpus::from_bytes(&vec![7; bytes], LineEndings::Keep, 8).unwrap();
+                Sampler::new(Order::Random, 1, seq_len, c.train().len()).map(|_| ())
+            };
+            let Err(ReferenceError::Corpus { problem, accepts }) = part(seq_len) else {
+                panic!("{seq_len}");
+            };
+            assert!(problem.starts_with("the training part"), "{problem}");
+            let words: Vec<&str> = accepts.split(' ').collect();
+            let bytes: usize = words[6].parse().unwrap();
+            assert!(part(bytes).is_ok() && part(bytes - 1).is_err(), "{accepts}");
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! What can go wrong in the reference trainer.
 
+use std::io;
+use std::path::{Path, PathBuf};
+
 use thiserror::Error;
 
 /// An error of the reference trainer, its files or its inputs.
@@ -19,10 +22,19 @@ pub enum ReferenceError {
     DotProductTooLong { got: usize, max: usize },
     #[error("{tensor}: {problem}")]
     State { tensor: String, problem: String },
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    /// The file could be read, and is not what it should be.
     #[error("{path}: {problem}")]
     File { path: String, problem: String },
-    #[error("{0}")]
-    Corpus(String),
+    #[error("{problem}")]
+    Corpus {
+        problem: String,
+        /// What would be accepted.
+        accepts: String,
+    },
     #[error("{0}")]
     Invalid(String),
 }
@@ -31,8 +43,28 @@ pub enum ReferenceError {
 pub type Result<T> = std::result::Result<T, ReferenceError>;
 
 impl ReferenceError {
-    /// An error about a file.
-    pub fn file(path: &std::path::Path, problem: impl std::fmt::Display) -> Self {
+    /// A file that could not be read.
+    pub fn read(path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        Self::Read { path, source }
+    }
+
+    /// A file or folder that could not be written.
+    pub fn write(path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        Self::Write { path, source }
+    }
+
+    /// A text that cannot be worked on, and what would be accepted.
+    pub fn corpus(problem: impl Into<String>, accepts: impl Into<String>) -> Self {
+        Self::Corpus {
+            problem: problem.into(),
+            accepts: accepts.into(),
+        }
+    }
+
+    /// An error about what a file holds.
+    pub fn file(path: &Path, problem: impl std::fmt::Display) -> Self {
         Self::File {
             path: path.display().to_string(),
             problem: problem.to_string(),

@@ -1,6 +1,6 @@
 //! Validation: the paper's 64 windows, the whole split, or any text.
 
-use super::corpus::Corpus;
+use super::corpus::{Corpus, too_short};
 use super::dotnet_random::DotNetRandom;
 use super::error::{ReferenceError, Result};
 use super::trainer::{Trainer, WindowResult};
@@ -47,16 +47,17 @@ pub fn windows(
         Protocol::File => corpus.all(),
     };
     if text.len() <= seq_len + 1 {
-        return Err(ReferenceError::Corpus(format!(
-            "{} tokens to evaluate; windows of {} need more",
-            text.len(),
-            seq_len + 1
-        )));
+        let (part, bytes) = match protocol {
+            // A tenth of the bytes, rounded up.
+            Protocol::Paper64 | Protocol::Full => ("validation", 10 * (seq_len + 1) + 1),
+            Protocol::File => ("evaluated", seq_len + 2),
+        };
+        return Err(too_short((part, text.len(), seq_len), bytes));
     }
     let starts = match protocol {
         Protocol::Paper64 => {
             let bound = u32::try_from(text.len() - seq_len - 1)
-                .map_err(|_| ReferenceError::Corpus("the corpus is above 4 GB".into()))?;
+                .map_err(|_| ReferenceError::corpus("the corpus is above 4 GB", "use a part"))?;
             let mut random = DotNetRandom::new(PAPER_SEED);
             (0..PAPER_WINDOWS)
                 .map(|_| random.next(bound) as usize)

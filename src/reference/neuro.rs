@@ -88,7 +88,7 @@ fn invalid(problem: impl Into<String>) -> ReferenceError {
 
 impl NeuroFile {
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| ReferenceError::file(path, e))?;
+        let bytes = std::fs::read(path).map_err(|e| ReferenceError::read(path, e))?;
         Self::parse(&bytes).map_err(|e| ReferenceError::file(path, e))
     }
 

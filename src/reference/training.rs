@@ -88,10 +88,10 @@ impl Run {
     ) -> Result<Self> {
         let folder = &options.folder;
         if folder.join(CHECKPOINT).exists() || folder.join(LOG).exists() {
-            return Err(ReferenceError::file(
-                folder,
-                "holds a run already; continue it with --resume, or choose another folder",
-            ));
+            return Err(ReferenceError::Invalid(format!(
+                "{} holds a run already; continue it with --resume, or choose another folder",
+                folder.display()
+            )));
         }
         let info = RunInfo {
             order: options.order,
@@ -104,7 +104,7 @@ impl Run {
         };
         let run = Self::new(model, state, corpus, options, info)?;
         fs::create_dir_all(&run.options.folder)
-            .map_err(|e| ReferenceError::file(&run.options.folder, e))?;
+            .map_err(|e| ReferenceError::write(&run.options.folder, e))?;
         run.write_log(LOG_HEAD.into())?;
         run.save()?;
         Ok(run)
@@ -122,11 +122,14 @@ impl Run {
             ));
         };
         if info.corpus_sha256 != corpus.sha256() {
-            return Err(ReferenceError::Corpus(format!(
-                "the corpus is not the one of this run: SHA-256 {} instead of {}",
-                corpus.sha256(),
-                info.corpus_sha256
-            )));
+            return Err(ReferenceError::corpus(
+                format!(
+                    "the corpus is not the one of this run: SHA-256 {} instead of {}",
+                    corpus.sha256(),
+                    info.corpus_sha256
+                ),
+                "give the text that the run was started with, with the same line endings",
+            ));
         }
         options.order = info.order;
         options.batch = info.batch;
@@ -259,7 +262,7 @@ impl Run {
             ms_per_sample
         );
         let path = self.options.folder.join(LOG);
-        let wrong = |e: std::io::Error| ReferenceError::file(&path, e);
+        let wrong = |e: std::io::Error| ReferenceError::write(&path, e);
         let mut file = fs::OpenOptions::new()
             .append(true)
             .create(true)
@@ -293,7 +296,7 @@ impl Run {
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => LOG_HEAD.into(),
-            Err(e) => return Err(ReferenceError::file(&path, e)),
+            Err(e) => return Err(ReferenceError::read(&path, e)),
         };
         let keep = |line: &str| match line.split(',').next().and_then(|s| s.parse::<u32>().ok()) {
             Some(step) => {
@@ -317,7 +320,7 @@ pub fn read_log(folder: &Path) -> Result<Vec<(u32, f64)>> {
     } else {
         folder.to_path_buf()
     };
-    let text = fs::read_to_string(&path).map_err(|e| ReferenceError::file(&path, e))?;
+    let text = fs::read_to_string(&path).map_err(|e| ReferenceError::read(&path, e))?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
         .skip(1)

@@ -14,6 +14,8 @@ pub const OLDEST_VERILATOR: (u32, u32) = (5, 6);
 pub enum BuildError {
     #[error("verilator is not on the PATH")]
     Missing,
+    #[error("`{path} --version` does not answer: {problem}")]
+    Broken { path: String, problem: String },
     #[error("verilator {found} is too old; {}.{:03} or newer is needed", OLDEST_VERILATOR.0, OLDEST_VERILATOR.1)]
     TooOld { found: String },
     #[error("cannot use {path}: {source}")]
@@ -54,6 +56,9 @@ pub struct Job<'a> {
 /// File name of a job's configuration.
 const CONFIGURATION: &str = "nf_signals.vlt";
 
+/// File of a kept model that lists the hash of every other one.
+const SUMS: &str = "sha256sums";
+
 /// The installed Verilator.
 #[derive(Clone, Debug)]
 pub struct Verilator {
@@ -70,17 +75,28 @@ impl Verilator {
             .arg("--version")
             .output()
             .map_err(|source| io(&path, source))?;
-        let version = String::from_utf8_lossy(&out.stdout)
-            .lines()
-            .next()
-            .unwrap_or("")
-            .trim()
-            .to_string();
+        let broken = |problem: String| BuildError::Broken {
+            path: path.display().to_string(),
+            problem,
+        };
+        let first = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+            line.unwrap_or("no output").to_string()
+        };
+        if !out.status.success() {
+            let text = first(&[out.stderr, out.stdout].concat());
+            return Err(broken(format!("{}, {text}", out.status)));
+        }
+        let version = first(&out.stdout);
         let number = version.split_whitespace().nth(1).unwrap_or("");
-        let mut parts = number.split('.').map(|p| p.parse::<u32>().unwrap_or(0));
-        let found = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-        if found < OLDEST_VERILATOR {
-            return Err(BuildError::TooOld { found: version });
+        let mut parts = number.split('.').map(str::parse::<u32>);
+        let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
+            return Err(broken(format!("no version in \"{version}\"")));
+        };
+        if (major, minor) < OLDEST_VERILATOR {
+            let found = number.to_string();
+            return Err(BuildError::TooOld { found });
         }
         Ok(Verilator { path, version })
     }
@@ -88,12 +104,15 @@ impl Verilator {
     /// Builds `job` below `cache` (or finds it there) and returns the path of the model.
     ///
     /// The folder's name is the hash of everything that goes in, and it appears by a rename
-    /// once complete, so an interrupted build leaves nothing that looks finished.
+    /// once complete, so an interrupted build leaves nothing that looks finished. A model that
+    /// no longer has the hash it was kept with is built again.
     pub fn build(&self, job: &Job<'_>, cache: &Path) -> Result<PathBuf, BuildError> {
         let key = self.key(job);
+        // Models run in their own folder, where a relative path would lead elsewhere.
+        let cache = &std::path::absolute(cache).map_err(|e| io(cache, e))?;
         let done = cache.join(format!("{}-{key}", job.top));
         let model = done.join(format!("V{}", job.top));
-        if model.is_file() {
+        if intact(&done) {
             return Ok(model);
         }
         std::fs::create_dir_all(cache).map_err(|e| io(cache, e))?;
@@ -125,10 +144,19 @@ impl Verilator {
         for (name, _) in job.memory {
             std::fs::rename(dir.join(name), keep.join(name)).map_err(|e| io(dir, e))?;
         }
+        let kept = job.memory.iter().map(|(n, _)| n.as_str()).chain([&*name]);
+        let sums: Result<String, _> = kept
+            .map(|name| sum(&keep.join(name)).map(|hash| format!("{hash}  {name}\n")))
+            .collect();
+        sums.and_then(|text| std::fs::write(keep.join(SUMS), text))
+            .map_err(|e| io(&keep, e))?;
+        if done.exists() && !intact(&done) {
+            std::fs::remove_dir_all(&done).map_err(|e| io(&done, e))?;
+        }
         match std::fs::rename(&keep, &done) {
             Ok(()) => Ok(model),
             // Another process finished the same build first.
-            Err(_) if model.is_file() => Ok(model),
+            Err(_) if intact(&done) => Ok(model),
             Err(e) => Err(io(&done, e)),
         }
     }
@@ -208,6 +236,24 @@ impl Verilator {
             tail,
         })
     }
+}
+
+/// Whether a kept model is complete and as it was built.
+fn intact(folder: &Path) -> bool {
+    let Ok(text) = std::fs::read_to_string(folder.join(SUMS)) else {
+        return false;
+    };
+    !text.is_empty()
+        && text.lines().all(|line| match line.split_once("  ") {
+            Some((hash, name)) => sum(&folder.join(name)).is_ok_and(|found| found == hash),
+            None => false,
+        })
+}
+
+/// SHA-256 of a file.
+fn sum(path: &Path) -> std::io::Result<String> {
+    let hash = Sha256::digest(std::fs::read(path)?);
+    Ok(hash.iter().map(|b| format!("{b:02x}")).collect())
 }
 
 fn io(path: &Path, source: std::io::Error) -> BuildError {

@@ -13,11 +13,17 @@ pub struct Ran {
 
 /// Runs `nfgen` with arguments in `folder`.
 pub fn nfgen(folder: &Path, arguments: &[&str]) -> Ran {
+    with_environment(folder, arguments, &[])
+}
+
+/// The same with environment variables of its own.
+pub fn with_environment(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     let output = Command::new(env!("CARGO_BIN_EXE_nfgen"))
         .args(arguments)
         .current_dir(folder)
         .env_remove("NO_COLOR")
         .env("RUST_BACKTRACE", "0")
+        .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .output()
         .expect("nfgen runs");

@@ -2,14 +2,16 @@
 //!
 //! Everything the netlist needs is in [`Plan`]; nothing else decides a size.
 
+mod largest;
 mod memory;
 mod nearest;
 mod place;
 mod resources;
 mod search;
 
+pub use largest::{Largest, Tried, largest, member};
 pub use memory::{MemoryKind, MemoryLine, MemoryPorts, weight_columns};
-pub use nearest::nearest;
+pub use nearest::{Nearest, nearest};
 pub use resources::{ModuleCost, Resources};
 
 use serde::Serialize;

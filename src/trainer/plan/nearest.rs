@@ -68,7 +68,7 @@ pub fn nearest(
 }
 
 /// Fields that differ, as `--set` takes them.
-fn settings(from: &ModelConfig, to: &ModelConfig) -> Vec<(String, String)> {
+pub(super) fn settings(from: &ModelConfig, to: &ModelConfig) -> Vec<(String, String)> {
     let fields = |m: &ModelConfig| match serde_json::to_value(m) {
         Ok(serde_json::Value::Object(map)) => map,
         _ => Default::default(),

@@ -146,3 +146,39 @@ fn impossible_options_are_refused() {
         Some(PlanError::TooLong(9000))
     );
 }
+
+#[test]
+fn members_of_a_family_keep_proportion_heads_and_everything_else() {
+    let model = paper_model();
+    let own = model.head_dim();
+    assert_eq!(member(&model, own), model);
+    for n in 1..3 * own {
+        let m = member(&model, n);
+        assert_eq!(m.embed_dim, n * model.heads);
+        let exact = model.ff_dim as f64 / model.embed_dim as f64 * m.embed_dim as f64;
+        assert!((m.ff_dim as f64 - exact).abs() <= 0.5, "{n}: {}", m.ff_dim);
+        assert!(m.parameters() > member(&model, n - 1).parameters());
+    }
+}
+
+#[test]
+fn the_largest_model_fits_and_the_next_width_does_not() {
+    let target = part("small", 40_000.0, 200.0, 60.0, 0.0);
+    let (model, options) = (small_model(), Options::default());
+    let mut reported = vec![];
+    let found = largest(&model, &target, &options, |t| reported.push(t.clone())).unwrap();
+    assert!(found.plan.fits());
+    assert_eq!(reported, found.tried);
+    let width = found.plan.model.head_dim();
+    assert_eq!(found.plan.model, member(&model, width));
+    for n in width + 1..=width + 2 {
+        let next = Plan::new(&member(&model, n), &target, &options).unwrap();
+        assert!(!next.fits(), "{n}");
+    }
+    let own = Plan::new(&model, &target, &options).unwrap();
+    assert!(!own.fits() || width >= model.head_dim());
+    let none = part("none", 500.0, 4.0, 1.0, 0.0);
+    let found = largest(&model, &none, &options, |_| ()).unwrap();
+    assert!(!found.plan.fits());
+    assert_eq!(found.plan.model.embed_dim, model.heads);
+}
