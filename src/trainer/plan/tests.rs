@@ -163,7 +163,7 @@ fn members_of_a_family_keep_proportion_heads_and_everything_else() {
 
 #[test]
 fn the_largest_model_fits_and_the_next_width_does_not() {
-    let target = part("small", 40_000.0, 200.0, 60.0, 0.0);
+    let target = part("small", 63_400.0, 240.0, 80.0, 0.0);
     let (model, options) = (small_model(), Options::default());
     let mut reported = vec![];
     let found = largest(&model, &target, &options, |t| reported.push(t.clone())).unwrap();
