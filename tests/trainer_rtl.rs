@@ -346,18 +346,20 @@ fn icarus_sees_no_x_in_the_smallest_model() {
     if tools::tool("iverilog").is_none() {
         return;
     }
-    let model = model("tiny", &[]);
-    let (plan, core) = machine(&model, 4, None);
-    let folder = tempfile::tempdir().expect("a folder");
-    let report = icarus::run(
-        &plan,
-        &core,
-        &State::init(&model),
-        &windows(&model, 1),
-        folder.path(),
-    )
-    .expect("a run");
-    assert!(report.matched, "{}", report.output);
+    for set in [&[][..], &["moment_format=int8"]] {
+        let model = model("tiny", set);
+        let (plan, core) = machine(&model, 4, None);
+        let folder = tempfile::tempdir().expect("a folder");
+        let report = icarus::run(
+            &plan,
+            &core,
+            &State::init(&model),
+            &windows(&model, 1),
+            folder.path(),
+        )
+        .expect("a run");
+        assert!(report.matched, "{}", report.output);
+    }
 }
 
 #[test]
