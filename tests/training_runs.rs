@@ -360,6 +360,15 @@ fn conversions_keep_what_both_files_hold() {
     let read = |name: &str| fs::read(home.path().join(name)).expect("file");
     assert!(read("a.neuro") == read("c.neuro"));
     assert!(read("a.neuro") == read("d.neuro"));
+    // Without --to the kind stays, and with it every byte.
+    let arguments = "convert a.neuro --to neuro-gpu -o gpu.neuro";
+    for arguments in [arguments, "convert gpu.neuro -o same.neuro"] {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let ran = nfgen(home.path(), &arguments);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+    assert!(read("gpu.neuro").len() < read("a.neuro").len());
+    assert!(read("gpu.neuro") == read("same.neuro"));
     let loss = |name: &str| {
         let ran = nfgen(home.path(), &["eval", name, "--corpus", &text, "--json"]);
         assert_eq!(ran.code, 0, "{ran:?}");

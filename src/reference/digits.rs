@@ -8,23 +8,20 @@
 
 use super::gemm::{BLOCK_ROWS, Operand, Product, Triangle, inner_range};
 use super::simd::Grid;
-use super::simd::x86::{lanes, transpose16};
+use super::simd::x86::{lanes, transpose8, transpose16};
 use crate::num::block::{GRID_MAX, grid_scale, product_scale};
 use std::arch::x86_64::*;
 
 /// Digit sets of a value: high, low, and their sum.
 const PLANES: usize = 3;
-/// Words of a packed row of A before the next row's begin; a word is a pair along the inner dimension.
-const CHUNK: usize = 64;
-/// Columns of a panel of B.
+/// Columns of a panel of B, which is packed as two halves.
 const WIDTH: usize = 32;
-/// Words of one step along the inner dimension in a panel of B.
-const B_STEP: usize = PLANES * WIDTH;
-/// Words of one step in a block of A whose rows are not contiguous.
+/// Columns of half a panel.
+const HALF: usize = WIDTH / 2;
+/// Words of one step along the inner dimension in half a panel of B.
+const B_STEP: usize = PLANES * HALF;
+/// Words of one step in a block of A: one stream of memory, however many rows and planes.
 const A_STEP: usize = PLANES * BLOCK_ROWS;
-/// Words of a chunk of a block of A whose rows are contiguous.
-const A_CHUNK: usize = A_STEP * CHUNK;
-
 /// Words of a panel of B that a first-level cache of 48 KiB holds beside A.
 const L1_WORDS: usize = 9_216;
 
@@ -101,78 +98,70 @@ impl Rounder {
     }
 }
 
-/// Packs a block of contiguous rows: `[chunk][row][plane][word]`, from inner index `k0` (even) to `k1`.
+/// Packs a block of A, rows `i0..i1` (at most 8), from inner index `k0` (even) to `k1`: `[step][plane][row]`.
 #[inline(always)]
-unsafe fn pack_rows(a: Operand, (i0, i1): (usize, usize), (k0, k1): (usize, usize), dst: *mut u32) {
-    // SAFETY: the caller gives these elements, and room for whole chunks.
-    unsafe {
-        let rounder = Rounder::new(a.emax);
-        let evens = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-        let odds = _mm512_add_epi32(evens, _mm512_set1_epi32(1));
-        for i in i0..i1 {
-            let row = a.data.add(i * a.rs);
-            let mut k = k0 / 32 * 32;
-            while k < k1 {
-                let left = k1 - k;
-                let x = _mm512_maskz_loadu_ps(lanes(left), row.add(k));
-                let y =
-                    _mm512_maskz_loadu_ps(lanes(left.saturating_sub(16)), row.wrapping_add(k + 16));
-                let even = _mm512_permutex2var_ps(x, evens, y);
-                let odd = _mm512_permutex2var_ps(x, odds, y);
-                let word = k / 2;
-                let at =
-                    dst.add(word / CHUNK * A_CHUNK + (i - i0) * (PLANES * CHUNK) + word % CHUNK);
-                for (p, w) in rounder.words(even, odd).into_iter().enumerate() {
-                    _mm512_storeu_si512(at.add(p * CHUNK).cast(), w);
-                }
-                k += 32;
-            }
-        }
-    }
-}
-
-/// Packs a block whose inner dimension is strided: `[step][plane][row]`.
-#[inline(always)]
-unsafe fn pack_columns(
+unsafe fn pack_block(
     a: Operand,
     (i0, i1): (usize, usize),
     (k0, k1): (usize, usize),
     dst: *mut u32,
 ) {
-    // SAFETY: the caller gives these elements and room for two steps more.
+    // SAFETY: the caller gives these elements and room for four steps more.
     unsafe {
         let rounder = Rounder::new(a.emax);
-        let rows = ((1u32 << (i1 - i0)) - 1) as u8;
-        let mut k = k0;
-        while k < k1 {
-            let mut four = [_mm256_setzero_ps(); 4];
-            for (n, x) in four.iter_mut().enumerate() {
-                let mask = if k + n < k1 { rows } else { 0 };
-                *x = _mm256_maskz_loadu_ps(mask, a.data.wrapping_add(i0 + (k + n) * a.cs));
+        let rows = i1 - i0;
+        for k in (k0..k1).step_by(8) {
+            // x[n]: element k + n of each row.
+            let mut x = [_mm256_setzero_ps(); 8];
+            // Nearly every square is whole; masks would take longer than the digits.
+            let whole = rows == BLOCK_ROWS && k + 8 <= k1;
+            let (outer, inner) = match a.cs {
+                1 => (a.rs, a.data.wrapping_add(i0 * a.rs + k)),
+                _ => (a.cs, a.data.wrapping_add(i0 + k * a.cs)),
+            };
+            if whole {
+                for (n, x) in x.iter_mut().enumerate() {
+                    *x = _mm256_loadu_ps(inner.add(n * outer));
+                }
+            } else {
+                let (outside, inside) = match a.cs {
+                    1 => (rows, k1 - k),
+                    _ => (k1 - k, rows),
+                };
+                for (n, x) in x.iter_mut().enumerate() {
+                    let mask = if n < outside { lanes(inside) as u8 } else { 0 };
+                    *x = _mm256_maskz_loadu_ps(mask, inner.wrapping_add(n * outer));
+                }
             }
-            let even = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(four[0]), four[2]);
-            let odd = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(four[1]), four[3]);
-            let at = dst.add(k / 2 * A_STEP);
-            for (p, w) in rounder.words(even, odd).into_iter().enumerate() {
-                let at = at.add(p * BLOCK_ROWS);
-                _mm256_storeu_si256(at.cast(), _mm512_castsi512_si256(w));
-                let next = at.add(A_STEP).cast();
-                _mm256_storeu_si256(next, _mm512_extracti64x4_epi64::<1>(w));
+            if a.cs == 1 {
+                x = transpose8(x);
             }
-            k += 4;
+            for half in 0..2 {
+                let x = &x[4 * half..];
+                let even = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(x[0]), x[2]);
+                let odd = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(x[1]), x[3]);
+                let at = dst.add((k / 2 + 2 * half) * A_STEP);
+                for (p, w) in rounder.words(even, odd).into_iter().enumerate() {
+                    let at = at.add(p * BLOCK_ROWS);
+                    _mm256_storeu_si256(at.cast(), _mm512_castsi512_si256(w));
+                    let next = at.add(A_STEP).cast();
+                    _mm256_storeu_si256(next, _mm512_extracti64x4_epi64::<1>(w));
+                }
+            }
         }
     }
 }
 
-/// Packs columns `j0..j0 + columns` of B: `[step][plane][column]`, zero beyond the columns and K.
+/// Packs columns `j0..j0 + columns` of B: `[half][step][plane][column]`, a half having `half` words;
+/// zero beyond the columns and K.
 #[inline(always)]
-unsafe fn pack_panel(b: Operand, k: usize, j0: usize, columns: usize, dst: *mut u32) {
+unsafe fn pack_panel(b: Operand, k: usize, j0: usize, columns: usize, dst: *mut u32, half: usize) {
     // SAFETY: the caller gives these elements and room for K rounded up to 16.
     unsafe {
         let rounder = Rounder::new(b.emax);
-        for first in (0..columns).step_by(16) {
+        for first in (0..columns).step_by(HALF) {
             let left = columns - first;
-            let dst = dst.add(first);
+            let dst = dst.add(first / HALF * half);
             if b.cs == 1 {
                 let mask = lanes(left);
                 for step in 0..k.div_ceil(2) {
@@ -182,7 +171,7 @@ unsafe fn pack_panel(b: Operand, k: usize, j0: usize, columns: usize, dst: *mut 
                     let odd = _mm512_maskz_loadu_ps(second, src.wrapping_add(b.rs));
                     let at = dst.add(step * B_STEP);
                     for (p, w) in rounder.words(even, odd).into_iter().enumerate() {
-                        _mm512_storeu_si512(at.add(p * WIDTH).cast(), w);
+                        _mm512_storeu_si512(at.add(p * HALF).cast(), w);
                     }
                 }
             } else {
@@ -199,7 +188,7 @@ unsafe fn pack_panel(b: Operand, k: usize, j0: usize, columns: usize, dst: *mut 
                         let at = dst.add((k0 / 2 + pair) * B_STEP);
                         let pair = rounder.words(square[2 * pair], square[2 * pair + 1]);
                         for (p, w) in pair.into_iter().enumerate() {
-                            _mm512_storeu_si512(at.add(p * WIDTH).cast(), w);
+                            _mm512_storeu_si512(at.add(p * HALF).cast(), w);
                         }
                     }
                 }
@@ -215,6 +204,8 @@ struct Tile {
     steps: (usize, usize),
     a: *const u32,
     b: *const u32,
+    /// Words from one half of B's panel to the other.
+    half: usize,
     scale: Scale,
     c: *mut f32,
     ldc: usize,
@@ -222,44 +213,30 @@ struct Tile {
     columns: usize,
 }
 
-/// `M` rows by `NV` vectors of 16 columns, all sums in registers. `ROWS`: A's rows are contiguous.
+/// `M` rows by `NV` vectors of 16 columns, all sums in registers.
 #[inline(always)]
-unsafe fn kernel<const M: usize, const NV: usize, const ROWS: bool>(t: Tile) {
+unsafe fn kernel<const M: usize, const NV: usize>(t: Tile) {
     // SAFETY: the caller's.
     unsafe {
         let mut acc = [[[_mm512_setzero_si512(); NV]; PLANES]; M];
-        let (mut step, end) = t.steps;
-        let mut b = t.b.add(step * B_STEP);
-        while step < end {
-            let (mut a, stop) = if ROWS {
-                let chunk = step / CHUNK;
-                let a = t.a.add(chunk * A_CHUNK + step % CHUNK);
-                (a, end.min((chunk + 1) * CHUNK))
-            } else {
-                (t.a.add(step * A_STEP), end)
-            };
-            while step < stop {
-                for plane in 0..PLANES {
-                    let mut row = [_mm512_setzero_si512(); NV];
-                    for (j, x) in row.iter_mut().enumerate() {
-                        *x = _mm512_loadu_si512(b.add(plane * WIDTH + 16 * j).cast());
-                    }
-                    for (i, sums) in acc.iter_mut().enumerate() {
-                        let at = if ROWS {
-                            (i * PLANES + plane) * CHUNK
-                        } else {
-                            plane * BLOCK_ROWS + i
-                        };
-                        let x = _mm512_set1_epi32(a.add(at).cast::<i32>().read());
-                        for (sum, &y) in sums[plane].iter_mut().zip(&row) {
-                            *sum = _mm512_dpwssd_epi32(*sum, x, y);
-                        }
+        let (first, end) = t.steps;
+        let (mut a, mut b) = (t.a.add(first * A_STEP), t.b.add(first * B_STEP));
+        for _ in first..end {
+            for plane in 0..PLANES {
+                let mut row = [_mm512_setzero_si512(); NV];
+                for (j, x) in row.iter_mut().enumerate() {
+                    *x = _mm512_loadu_si512(b.add(plane * HALF + j * t.half).cast());
+                }
+                for (i, sums) in acc.iter_mut().enumerate() {
+                    let word = a.add(plane * BLOCK_ROWS + i).cast::<i32>();
+                    let x = _mm512_set1_epi32(word.read());
+                    for (sum, &y) in sums[plane].iter_mut().zip(&row) {
+                        *sum = _mm512_dpwssd_epi32(*sum, x, y);
                     }
                 }
-                a = a.add(if ROWS { 1 } else { A_STEP });
-                b = b.add(B_STEP);
-                step += 1;
             }
+            a = a.add(A_STEP);
+            b = b.add(B_STEP);
         }
         let Some(scale) = t.scale.single() else {
             // A copy, so that the sums above may live in registers.
@@ -376,24 +353,10 @@ unsafe fn round8(low: __m512i, middle: __m512i, high: __m512i, scales: [__m512d;
 /// As [`super::gemm::multiply`], on a processor with AVX512_VNNI.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,bmi2")]
 pub(crate) unsafe fn product(p: Product, s: &mut Digits) {
-    // SAFETY: offsets stay inside the operands (caller) and inside the room just made.
-    unsafe {
-        match p.a.cs {
-            1 => product_of::<true>(p, s),
-            _ => product_of::<false>(p, s),
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn product_of<const ROWS: bool>(p: Product, s: &mut Digits) {
     let steps = p.k.div_ceil(2);
-    let block = if ROWS {
-        steps.div_ceil(CHUNK) * A_CHUNK
-    } else {
-        (steps + 2) * A_STEP
-    };
-    let (a, b) = (p.blocks.len() * block, steps.next_multiple_of(8) * B_STEP);
+    let block = (steps + 4) * A_STEP;
+    let half = steps.next_multiple_of(8) * B_STEP;
+    let (a, b) = (p.blocks.len() * block, 2 * half);
     if s.a.len() < a {
         s.a.resize(a, 0);
     }
@@ -401,24 +364,20 @@ unsafe fn product_of<const ROWS: bool>(p: Product, s: &mut Digits) {
         s.b.resize(b, 0);
     }
     let scale = Scale(product_scale(p.a.emax, p.b.emax));
-    // SAFETY: the caller's.
+    // SAFETY: offsets stay inside the operands (caller) and inside the room just made.
     unsafe {
         for (index, &(i0, i1)) in p.blocks.iter().enumerate() {
             let (k0, k1) = inner_range(p.triangle, i0, i1, p.k);
             debug_assert!(k0 % 2 == 0);
             let dst = s.a.as_mut_ptr().add(index * block);
-            if ROWS {
-                pack_rows(p.a, (i0, i1), (k0, k1), dst);
-            } else {
-                pack_columns(p.a, (i0, i1), (k0, k1), dst);
-            }
+            pack_block(p.a, (i0, i1), (k0, k1), dst);
         }
         for j0 in (0..p.n).step_by(WIDTH) {
             let columns = WIDTH.min(p.n - j0);
-            pack_panel(p.b, p.k, j0, columns, s.b.as_mut_ptr());
+            pack_panel(p.b, p.k, j0, columns, s.b.as_mut_ptr(), half);
             // A panel that the first-level cache does not hold is used half by half, each half by
             // all rows: that reads it from the second level less often.
-            let width = if steps * B_STEP > L1_WORDS { 16 } else { WIDTH };
+            let width = if 2 * half > L1_WORDS { HALF } else { WIDTH };
             for first in (0..columns).step_by(width) {
                 let columns = width.min(columns - first);
                 let j0 = j0 + first;
@@ -432,14 +391,15 @@ unsafe fn product_of<const ROWS: bool>(p: Product, s: &mut Digits) {
                     let tile = Tile {
                         steps: (k0 / 2, k1.div_ceil(2)),
                         a: s.a.as_ptr().add(index * block),
-                        b: s.b.as_ptr().add(first),
+                        b: s.b.as_ptr().add(first / HALF * half),
+                        half,
                         scale,
                         c: p.c.add(i0 * p.ldc + j0),
                         ldc: p.ldc,
                         rows: i1 - i0,
                         columns: wanted,
                     };
-                    tile_rows::<ROWS>(tile);
+                    tile_rows(tile);
                 }
             }
         }
@@ -448,20 +408,20 @@ unsafe fn product_of<const ROWS: bool>(p: Product, s: &mut Digits) {
 
 /// Up to [`BLOCK_ROWS`] rows by up to [`WIDTH`] columns.
 #[inline(always)]
-unsafe fn tile_rows<const ROWS: bool>(tile: Tile) {
+unsafe fn tile_rows(tile: Tile) {
     // SAFETY: the caller's.
     unsafe {
         if tile.columns <= 16 {
-            return kernel::<8, 1, ROWS>(tile);
+            return kernel::<8, 1>(tile);
         }
-        kernel::<4, 2, ROWS>(Tile {
+        kernel::<4, 2>(Tile {
             rows: tile.rows.min(4),
             ..tile
         });
         if tile.rows > 4 {
-            kernel::<4, 2, ROWS>(Tile {
+            kernel::<4, 2>(Tile {
                 rows: tile.rows - 4,
-                a: tile.a.add(if ROWS { 4 * PLANES * CHUNK } else { 4 }),
+                a: tile.a.add(4),
                 c: tile.c.add(4 * tile.ldc),
                 ..tile
             });

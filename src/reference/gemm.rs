@@ -9,6 +9,8 @@ use crate::num::block::product_scale;
 
 /// Rows that one kernel call computes.
 pub(crate) const BLOCK_ROWS: usize = 8;
+/// Inner dimension from which on a panel of B is made narrower, to stay in the first-level cache.
+const LONG: usize = 192;
 /// Elements between the packed rows of an operand may be read past its end.
 const PAD: usize = 64;
 
@@ -167,7 +169,8 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
     } else {
         1.0
     };
-    let width = 3 * V::LANES;
+    let long = p.k > LONG;
+    let width = if long { 2 } else { 3 } * V::LANES;
     let room = if GRID { p.blocks.len() } else { 0 };
     s.reserve(room * BLOCK_ROWS * p.k + PAD, p.k * width + PAD);
     // SAFETY: offsets stay inside the operands (caller) and inside the scratch sizes just reserved.
@@ -203,8 +206,8 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
         while j0 < p.n {
             let columns = width.min(p.n - j0);
             let sb = columns.next_multiple_of(V::LANES);
-            // So is a row-major B.
-            let in_place = V::in_place(p.b.data).filter(|_| p.b.cs == 1);
+            // So is a row-major B whose panel the first-level cache holds as it lies.
+            let in_place = V::in_place(p.b.data).filter(|_| p.b.cs == 1 && !long);
             let (b, sb) = match in_place {
                 Some(data) => (data.add(j0), p.b.rs),
                 None => {

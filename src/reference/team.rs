@@ -2,20 +2,24 @@
 //!
 //! A training step has some fifty meeting points (each tensor's exponent must be known before a
 //! product uses it), a few microseconds of work apart in small models. Threads spin briefly,
-//! then yield, so that a step costs no system call on an idle machine and stays fair on a busy one.
+//! then sleep: a step costs no system call on an idle machine, and on a busy one a waiting thread
+//! leaves its processor to the one it waits for.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
-/// Turns of spinning before a waiting thread yields its time slice.
-const SPINS: u32 = 4_000;
+/// Turns of spinning (some 50 ns each) before a waiting thread sleeps.
+const SPINS: u32 = 2_000;
 
 /// A reusable meeting point of a fixed number of threads.
 pub struct SpinBarrier {
     members: usize,
     arrived: AtomicUsize,
     generation: AtomicUsize,
+    sleepers: AtomicUsize,
+    bed: Mutex<()>,
+    wake: Condvar,
 }
 
 impl SpinBarrier {
@@ -24,6 +28,9 @@ impl SpinBarrier {
             members,
             arrived: AtomicUsize::new(0),
             generation: AtomicUsize::new(0),
+            sleepers: AtomicUsize::new(0),
+            bed: Mutex::new(()),
+            wake: Condvar::new(),
         }
     }
 
@@ -35,19 +42,32 @@ impl SpinBarrier {
         let generation = self.generation.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
             self.arrived.store(0, Ordering::Relaxed);
+            // Sequentially consistent, as in `sleep`: either this thread sees the sleeper, or the
+            // sleeper sees the new generation.
             self.generation
-                .store(generation.wrapping_add(1), Ordering::Release);
+                .store(generation.wrapping_add(1), Ordering::SeqCst);
+            if self.sleepers.load(Ordering::SeqCst) > 0 {
+                drop(self.bed.lock().unwrap_or_else(|e| e.into_inner()));
+                self.wake.notify_all();
+            }
             return;
         }
-        let mut turns = 0;
-        while self.generation.load(Ordering::Acquire) == generation {
-            turns += 1;
-            if turns < SPINS {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
+        for _ in 0..SPINS {
+            if self.generation.load(Ordering::Acquire) != generation {
+                return;
             }
+            std::hint::spin_loop();
         }
+        self.sleep(generation);
+    }
+
+    fn sleep(&self, generation: usize) {
+        let mut bed = self.bed.lock().unwrap_or_else(|e| e.into_inner());
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        while self.generation.load(Ordering::SeqCst) == generation {
+            bed = self.wake.wait(bed).unwrap_or_else(|e| e.into_inner());
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -77,7 +97,6 @@ type Job = &'static (dyn Fn(&Member) + Sync);
 struct Post {
     job: Option<Job>,
     number: usize,
-    running: usize,
     closing: bool,
 }
 
@@ -86,6 +105,9 @@ struct Shared {
     changed: Condvar,
     /// The post's number, for workers that spin before they sleep.
     posted: AtomicUsize,
+    /// Workers that have not finished the job, and what is signalled when none is left.
+    running: AtomicUsize,
+    done: Condvar,
     barrier: SpinBarrier,
 }
 
@@ -103,11 +125,12 @@ impl Team {
             post: Mutex::new(Post {
                 job: None,
                 number: 0,
-                running: 0,
                 closing: false,
             }),
             changed: Condvar::new(),
             posted: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            done: Condvar::new(),
             barrier: SpinBarrier::new(count),
         });
         let workers = (1..count)
@@ -149,7 +172,7 @@ impl Team {
                 .expect("no member panics while holding the lock");
             post.job = Some(lasting);
             post.number += 1;
-            post.running = self.count - 1;
+            self.shared.running.store(self.count - 1, Ordering::Release);
             self.shared.posted.store(post.number, Ordering::Release);
         }
         self.shared.changed.notify_all();
@@ -168,25 +191,20 @@ impl Drop for Wait<'_> {
             // The others may wait for this member at a barrier for ever.
             std::process::abort();
         }
-        let mut turns = 0;
-        loop {
-            let mut post = self
-                .0
-                .post
-                .lock()
-                .expect("no member panics while holding the lock");
-            if post.running == 0 {
-                post.job = None;
-                return;
+        // Workers end within a barrier's time of each other, so this seldom sleeps.
+        for _ in 0..SPINS {
+            if self.0.running.load(Ordering::Acquire) == 0 {
+                break;
             }
-            drop(post);
-            turns += 1;
-            if turns < SPINS / 16 {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
+            std::hint::spin_loop();
         }
+        let lock = self.0.post.lock();
+        let mut post = lock.expect("no member panics while holding the lock");
+        while self.0.running.load(Ordering::Acquire) > 0 {
+            let woken = self.0.done.wait(post);
+            post = woken.expect("no member panics while holding the lock");
+        }
+        post.job = None;
     }
 }
 
@@ -242,11 +260,12 @@ impl Drop for Report<'_> {
             // The other members may wait for this one at a barrier for ever.
             std::process::abort();
         }
-        self.0
-            .post
-            .lock()
-            .expect("no member panics while holding the lock")
-            .running -= 1;
+        if self.0.running.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Under the lock, so that the signal cannot fall between the caller's look and its sleep.
+            let lock = self.0.post.lock();
+            let _post = lock.expect("no member panics while holding the lock");
+            self.0.done.notify_one();
+        }
     }
 }
 

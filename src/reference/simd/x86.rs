@@ -36,9 +36,9 @@ unsafe fn apply256(x: __m256, grid: Option<Grid>) -> __m256 {
     }
 }
 
-/// Rows become columns.
+/// Rows become columns, 8 of each.
 #[inline(always)]
-unsafe fn transpose8(r: [__m256; 8]) -> [__m256; 8] {
+pub unsafe fn transpose8(r: [__m256; 8]) -> [__m256; 8] {
     // SAFETY: register operations; the caller enabled AVX.
     unsafe {
         let t = [
