@@ -16,7 +16,7 @@ pub fn buffer_words(q: usize) -> usize {
 
 /// Cycles from the end of a block's steps to its first scale: operands, decoding, the root of v', the maximum.
 const TO_SCALES: u64 = 44;
-/// Cycles from the first scale of a block to the first of its codes, without the one per bank.
+/// Cycles from the first scale of a block to the first of its codes, without the two per bank.
 const SCALE: u64 = 23;
 /// Cycles from the last step of the encoder to a unit at rest.
 const TO_REST: u64 = 14;
@@ -77,7 +77,7 @@ impl BlockClock {
         }
         self.open = 0;
         let scales = (end + TO_SCALES).max(self.scaled);
-        self.scaled = scales + costs.b;
+        self.scaled = scales + 2 * costs.b;
         let start = (self.scaled + SCALE).max(self.free);
         let columns = part.columns as u64;
         self.free = start + columns * costs.q;

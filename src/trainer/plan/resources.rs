@@ -162,8 +162,7 @@ pub fn modules(model: &ModelConfig, shape: &Shape) -> Vec<ModuleCost> {
     let word = 32 + model.weight_format.bits() as usize;
     let choose = (b / g - 1).div_ceil(3) * word * g;
     let blocks = match model.moment_format {
-        MomentFormat::Int8 => of(unit::MOMENT_BLOCK, g)
-            .plus(of(unit::MOMENT_ENCODER, 1)),
+        MomentFormat::Int8 => of(unit::MOMENT_BLOCK, g).plus(of(unit::MOMENT_ENCODER, 1)),
         _ => Resources::default(),
     };
     let adam = lane

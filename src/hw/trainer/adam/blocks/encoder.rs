@@ -88,12 +88,14 @@ pub fn moment_encoder(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
         waiting.set_next(waiting.q().add(comes.zext(bits)).sub(goes.zext(bits)));
     };
 
-    m.section("Rows one after the other: largest moments to scales");
+    m.section("Rows one after the other, two cycles each: largest moments to scales");
     // The largest moments of the last step are in their memory two cycles after it.
     let ended = flag(m, "ended", u_end, 2)[2];
     let collecting = m.reg("collecting_q", 1).with_reset(0);
     let left = m.reg("rows_left_q", count);
-    let collect_last = (collecting.q() & left.q().is_zero()).named("collect_last");
+    let half = m.reg("half_q", 1);
+    let row_done = (collecting.q() & half.q()).named("row_done");
+    let collect_last = (row_done & left.q().is_zero()).named("collect_last");
     let ended_blocks = m.reg("ended_blocks_q", bits).with_reset(0);
     let collect =
         (ended_blocks.q().or_reduce() & (!collecting.q() | collect_last)).named("collect");
@@ -121,7 +123,9 @@ pub fn moment_encoder(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
         .collect();
     let bank_bits = addr_width(banks as u32);
     let turn = m.select(turn.trunc(bank_bits.min(turn.width())), &split);
-    let moves = collect | collecting.q();
+    half.set_next(!collect & !half.q())
+        .with_enable(collect | collecting.q());
+    let moves = collect | row_done;
     left.set_next(m.mux(
         collect,
         m.lit(banks as u128 - 1, count),
@@ -158,23 +162,23 @@ pub fn moment_encoder(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
         .map(|a| m.input(&format!("largest_{a}"), MAGNITUDES))
         .collect();
     let chosen = m.select(m.pipe("from_lane_late", from_lane, 1), &of_lane);
-    let chosen = m.reg_next("chosen_q", chosen).q();
-    let scale = |k: u32, name: &str, step: f32| {
-        let largest = m.cat(&[no(1), chosen.slice(31 * k + 30, 31 * k)]);
-        let step = m.lit(u128::from(step.to_bits()), 32);
-        let scale = fp::mul(m, &format!("u_{name}_scale"), largest, step);
-        let one = m.lit(u128::from(1f32.to_bits()), 32);
-        let inverse = fp::div(m, &format!("u_{name}_reciprocal"), one, scale);
-        let scale = m.delay(&format!("{name}_scale"), scale, DIV);
-        // A block of zeros: no code can be above zero.
-        let some = scale.trunc(31).or_reduce();
-        (scale, inverse & some.repeat(32))
-    };
-    let (m_scale, m_reciprocal) = scale(0, "m", 1.0 / 127.0);
-    let (v_scale, v_reciprocal) = scale(1, "v", 1.0 / 255.0);
+    // One multiplier and one divider: first moment, then root.
+    let root = m.pipe("root_turn", half.q(), 1);
+    let largest = m.mux(root, chosen.slice(61, 31), chosen.trunc(31));
+    let largest = m.cat(&[no(1), m.reg_next("chosen_q", largest).q()]);
+    let float = |x: f32| m.lit(u128::from(x.to_bits()), 32);
+    let root = m.pipe("root_turn_late", root, 1);
+    let step = m.mux(root, float(1.0 / 255.0), float(1.0 / 127.0));
+    let scale = fp::mul(m, "u_scale", largest, step);
+    let reciprocal = fp::div(m, "u_reciprocal", float(1.0), scale);
+    let scale = m.delay("scale_late", scale, DIV);
+    // A block of zeros: no code can be above zero.
+    let reciprocal = reciprocal & scale.trunc(31).or_reduce().repeat(32);
+    let m_scale = m.reg_next("m_scale_q", scale).q();
+    let m_reciprocal = m.reg_next("m_reciprocal_q", reciprocal).q();
     let stages = SCALE_LATENCY - 1;
-    let active = flag(m, "row_step", collecting.q(), SCALE_LATENCY);
-    let there = (row.q().ult(rows) & collecting.q()).named("row_there");
+    let active = flag(m, "row_step", row_done, SCALE_LATENCY);
+    let there = (row.q().ult(rows) & row_done).named("row_there");
     let there = flag(m, "row_valid", there, SCALE_LATENCY);
     let place = m.cat(&[scale_base + to_q.zext(scale_bits), slot, to_lane, to_q]);
     let place = m.pipe("place_out", m.delay("place", place, stages), 1);
@@ -190,9 +194,9 @@ pub fn moment_encoder(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
         "scale_addr",
         place.slice(low + slot_bits + scale_bits - 1, low + slot_bits),
     );
-    let word = m.cat(&[v_scale, m_scale]);
+    let word = m.cat(&[scale, m_scale]);
     m.output("scale_word", m.reg_next("scale_word_q", word).q());
-    let word = m.cat(&[v_reciprocal, m_reciprocal]);
+    let word = m.cat(&[reciprocal, m_reciprocal]);
     m.output("reciprocal_word", m.reg_next("reciprocal_word_q", word).q());
 
     m.section("Second pass: codes");

@@ -85,8 +85,8 @@ pub fn moment_block(config: &AdamConfig) -> Result<Arc<ModuleDef>, DslError> {
     let slot = m.input("u_slot", slot_bits);
     let link = m.input("u_link", MAGNITUDES);
     m.section("Largest moments of each row so far");
-    let here = valid.repeat(31);
-    let magnitudes = [m_new.trunc(31) & here, root_new & here];
+    // Rows beyond the matrix are never written.
+    let magnitudes = [m_new.trunc(31), root_new];
     let largest = travel(m, "u", group, step, head, link, |before| {
         let of = |k: usize, x: Sig<'_>| {
             let low = 31 * k as u32;
