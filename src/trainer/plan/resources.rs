@@ -75,11 +75,11 @@ mod unit {
     pub const ADAM_LANE: Unit = Unit(4960.0, 3673.0, 11.0);
     pub const ADAM_LANE_PLAIN: Unit = Unit(3811.0, 3058.0, 12.0);
     /// Beside a lane with 8-bit block moments: scales, maxima, encoder of the codes; and once, their control with the
-    /// units of the scales. Yosys 0.23.
-    pub const MOMENT_BLOCK: Unit = Unit(1204.0, 955.0, 4.0);
-    pub const MOMENT_ENCODER: Unit = Unit(2923.0, 2008.0, 4.0);
-    /// Adam lane whose moments are codes; Yosys 0.23, which takes 4.6 % more LUT for the plain lane than 0.70.
-    pub const ADAM_LANE_CODES: Unit = Unit(5123.0, 4263.0, 18.0);
+    /// units of the scales.
+    pub const MOMENT_BLOCK: Unit = Unit(1117.0, 955.0, 4.0);
+    pub const MOMENT_ENCODER: Unit = Unit(1355.0, 1168.0, 2.0);
+    /// Adam lane whose moments are codes: 5123 LUT in Yosys 0.23, which takes 4.6 % more for the plain lane than 0.70.
+    pub const ADAM_LANE_CODES: Unit = Unit(4898.0, 4263.0, 18.0);
     pub const ADAM_LAYERNORM: Unit = Unit(237.0, 188.0, 2.0);
     /// Address generator, state stream, LayerNorm ports, selects.
     pub const ADAM_CONTROL: Unit = Unit(2485.0, 2663.0, 1.0);
