@@ -223,6 +223,126 @@ fn zero_activations_give_numbers() {
     }
 }
 
+/// Runs one line: exit code 2, one error of this code that says `words`, and no file more than before.
+fn fails(folder: &Path, arguments: &[&str], code: &str, words: &[&str]) {
+    let count = || std::fs::read_dir(folder).expect("listed").count();
+    let before = count();
+    let ran = nfgen(folder, arguments);
+    let said: Vec<&str> = ran
+        .stderr
+        .split(|c: char| c.is_whitespace() || c == '│')
+        .filter(|w| !w.is_empty())
+        .collect();
+    let said = said.join(" ");
+    assert_eq!(ran.code, 2, "{arguments:?}: {ran:?}");
+    assert_eq!(said.matches("error[").count(), 1, "{ran:?}");
+    assert!(said.contains(&format!("error[{code}]")), "{ran:?}");
+    for word in words {
+        assert!(said.contains(word), "no `{word}` in: {said}");
+    }
+    assert!(ran.stdout.is_empty(), "{ran:?}");
+    assert_eq!(count(), before, "{arguments:?} left a file");
+}
+
+/// What would take for ever, fill the memory, or silently do something else.
+#[test]
+fn arguments_out_of_bounds_are_refused_at_once() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let folder = folder.path();
+    std::fs::write(folder.join("m.gguf"), model(TensorType::I2S)).expect("written");
+    std::fs::create_dir(folder.join("folder")).expect("made");
+    let usage = "nf::cli::usage";
+    let refused = "nf::bitnet::refused";
+    let file = "m.gguf";
+    let decode = |rest: &[&str], words: &[&str]| {
+        let line = [&["bitnet", "decode", file][..], rest].concat();
+        fails(folder, &line, refused, words);
+    };
+    decode(&["--tokens", "0"], &["0 tokens", "--tokens takes 1 to 64"]);
+    decode(&["--tokens", "65"], &["context is 64", "1 to 64"]);
+    decode(
+        &["--temperature", "-1", "--tokens", "2"],
+        &["temperature -1"],
+    );
+    decode(
+        &["--temperature", "NaN", "--tokens", "2"],
+        &["temperature NaN"],
+    );
+    let long = "a".repeat(100_000);
+    decode(&["--prompt", &long], &["shorten the prompt"]);
+    let project = |rest: &[&str], code: &str, words: &[&str]| {
+        let line = [&["bitnet", "project"][..], rest].concat();
+        fails(folder, &line, code, words);
+    };
+    let shape = &["--shape", "1x2147483648"];
+    project(shape, usage, &["up to 2^29 weights"]);
+    let shape = &["--shape", "1x536870912", "--tokens", "4096"];
+    project(shape, refused, &["4096 tokens", "536870912"]);
+    let shape = &["--shape", "4x64", "--rows", "63"];
+    project(shape, "nf::bitnet::array", &["63 rows", "multiple of 8"]);
+    let shape = &["--shape", "4x64", "--tensor", "x"];
+    project(shape, usage, &["--model"]);
+    let shape = &["--shape", "4x64", "--latency", "4294967295"];
+    project(shape, usage, &["100000"]);
+    let make = ["bitnet", "make-model", "new.gguf", "--vocab", "99999999999"];
+    fails(folder, &make, refused, &["99999999999", "16777216"]);
+    let convert = ["bitnet", "convert", "m.gguf", "folder"];
+    fails(
+        folder,
+        &convert,
+        "nf::io::cannot_write",
+        &["is a directory"],
+    );
+    let inspect = ["bitnet", "inspect", "folder"];
+    fails(folder, &inspect, "nf::io::cannot_read", &["is a directory"]);
+}
+
+/// The reason names the file and what kind of file it is, before anything about its parts.
+#[test]
+fn another_architecture_is_named_first() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let mut writer = nfgen::bitnet::gguf::GgufWriter::new();
+    let name = nfgen::bitnet::gguf::Value::String("lla\u{1b}[31mma".into());
+    writer.key("general.architecture", name);
+    std::fs::write(folder.path().join("m.gguf"), writer.to_bytes()).expect("written");
+    let line = ["bitnet", "decode", "m.gguf"];
+    let words = ["m.gguf: architecture", "accepted: bitnet-b1.58"];
+    fails(folder.path(), &line, "nf::bitnet::refused", &words);
+    let ran = nfgen(folder.path(), &line);
+    assert!(!ran.stderr.contains('\u{1b}'), "{ran:?}");
+}
+
+#[test]
+fn programs_that_cannot_end_or_store_other_than_they_say_are_refused() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let store = "  row 15..15 ex1=pass s1=a dest=none store=last\n";
+    let load = "  load pairs=0..7 into=both base=0 data=1\n";
+    for (text, words) in [
+        (
+            format!(
+                "group 0 results=1\n{load}  execute outputs=65535 tile=65535 tokens=255 steps=65535 store=last final\n"
+            ),
+            &["p.cgla", "accepted: up to 16777216"][..],
+        ),
+        (
+            format!(
+                "group 0 results=7\n{store}{load}  execute outputs=1 steps=3 store=last final\n"
+            ),
+            &["p.cgla", "group 0: results=7", "stores 1 words"],
+        ),
+        (
+            "group 0\nend\ngroup 0\nend\n".into(),
+            &["p.cgla: line 3", "appears twice"],
+        ),
+        ("group 9\n".into(), &["line 1: group `9`; accepted: 0 to 3"]),
+    ] {
+        std::fs::write(folder.path().join("p.cgla"), text).expect("written");
+        // Nothing is written for a program that is refused.
+        let line = ["bitnet", "run", "p.cgla", "--image", "image"];
+        fails(folder.path(), &line, "nf::bitnet::program", words);
+    }
+}
+
 #[test]
 fn the_verbs_explain_themselves() {
     let folder = tempfile::tempdir().expect("temporary folder");

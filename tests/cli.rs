@@ -236,3 +236,61 @@ fn a_closed_pipe_is_no_error() {
         assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
     }
 }
+
+/// A result that is lost on a full disk is no success; a reader that has gone away is his own business.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_behind_stdout_is_an_error() {
+    use std::process::{Command, Stdio};
+    for arguments in [&["devices"][..], &["devices", "--json"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let ran = Command::new(env!("CARGO_BIN_EXE_nfgen"))
+            .args(arguments)
+            .stdout(full.expect("there"))
+            .output()
+            .expect("nfgen runs");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{said}");
+        assert!(said.contains("standard output"), "{said}");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_nfgen"))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("nfgen runs");
+        drop(child.stdout.take());
+        assert_eq!(child.wait().expect("ended").code(), Some(0));
+    }
+}
+
+/// An endless file ends with an error, not with the memory.
+#[cfg(unix)]
+#[test]
+fn endless_files_are_refused() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    for arguments in [
+        &["check", "--model", "/dev/zero"][..],
+        &["plan", "--device", "/dev/zero"],
+    ] {
+        let ran = nfgen(folder.path(), arguments);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains("more than 1048576 bytes"), "{ran:?}");
+    }
+    let ran = nfgen(folder.path(), &["bitnet", "inspect", "/dev/zero"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("regular file"), "{ran:?}");
+}
+
+#[test]
+fn adam_lanes_that_no_array_has_are_refused() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    for lanes in ["0", "100000000"] {
+        let line = ["plan", "--model", "tiny", "--adam-lanes", lanes];
+        let ran = nfgen(folder.path(), &line);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(
+            ran.stderr.contains("nf::plan::impossible_machine"),
+            "{ran:?}"
+        );
+    }
+}

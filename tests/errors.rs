@@ -54,6 +54,14 @@ const CASES: &[Case] = &[
         &["bitnet", "inspect", "m.gguf"],
     ),
     case(
+        "nf::bitnet::program",
+        &[(
+            "p.cgla",
+            "group 0 results=1\n  load pairs=0..0 base=0 data=2a\n  lode 7\n",
+        )],
+        &["bitnet", "run", "p.cgla"],
+    ),
+    case(
         "nf::bitnet::refused",
         &[],
         &["bitnet", "project", "--shape", "4x64", "--tokens", "0"],

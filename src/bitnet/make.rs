@@ -11,6 +11,12 @@ use super::ternary::{I2sLayout, TernaryMatrix};
 use super::tokenizer::byte_alphabet;
 use super::{Error, Result};
 
+/// Largest size that the reader takes.
+const MOST: usize = 1 << 24;
+
+/// Bytes of a model that is made.
+const MOST_BYTES: u128 = 1 << 33;
+
 /// What to make.
 #[derive(Debug, Clone)]
 pub struct MakeOptions {
@@ -38,7 +44,7 @@ pub type Given = BTreeMap<String, (Vec<u64>, Vec<f32>)>;
 pub fn read_given(path: &std::path::Path) -> Result<Given> {
     let bytes = super::gguf::Bytes::map(path)?;
     let tensors = safetensors::SafeTensors::deserialize(&bytes)
-        .map_err(|e| Error::Format(format!("{}: {e}", path.display())))?;
+        .map_err(|e| Error::Data(format!("{}: not a safetensors file: {e}", path.display())))?;
     let mut given = Given::new();
     for (name, view) in tensors.tensors() {
         let data = view.data();
@@ -85,15 +91,22 @@ pub fn make_model_with(
     let mut writer = GgufWriter::new();
     put_keys(&mut writer, options);
     let width = shape.width as u64;
-    let (dims, values) = match given.remove("token_embd.weight") {
+    let dims = [width, shape.vocab as u64];
+    let values = match take_given(&mut given, "token_embd.weight", &dims)? {
         Some(found) => found,
-        None => (
-            vec![width, shape.vocab as u64],
-            (0..shape.vocab * shape.width)
-                .map(|_| rng.random::<f32>() * 2.0 - 1.0)
-                .collect(),
-        ),
+        None => (0..shape.vocab * shape.width)
+            .map(|_| rng.random::<f32>() * 2.0 - 1.0)
+            .collect(),
     };
+    if let Some(at) = values
+        .iter()
+        .position(|&v| !half::f16::from_f32(v).is_finite())
+    {
+        return Err(Error::Numeric(format!(
+            "given tensor `token_embd.weight`: element {at} is {}; it is stored in half precision, up to 65504",
+            values[at]
+        )));
+    }
     let data = values
         .iter()
         .flat_map(|&v| half::f16::from_f32(v).to_le_bytes())
@@ -118,20 +131,13 @@ pub fn make_model_with(
         }
         for p in shape.projections() {
             let name = name(p.name);
-            let matrix = match given.remove(&name) {
-                Some((dims, values)) => {
-                    if dims != [p.cols as u64, p.rows as u64] {
-                        return Err(Error::Shape(format!(
-                            "given tensor `{name}` is {dims:?}, expected [{}, {}]",
-                            p.cols, p.rows
-                        )));
-                    }
-                    TernaryMatrix::from_floats(p.rows, p.cols, &values, &name)?
-                }
+            let dims = [p.cols as u64, p.rows as u64];
+            let matrix = match take_given(&mut given, &name, &dims)? {
+                Some(values) => TernaryMatrix::from_floats(p.rows, p.cols, &values, &name)?,
                 None => random_matrix(p.rows, p.cols, options.zeros, &mut rng)?,
             };
             let data = matrix.encode(options.dtype, options.layout, &name)?;
-            writer.tensor(name, &[p.cols as u64, p.rows as u64], options.dtype, data)?;
+            writer.tensor(name, &dims, options.dtype, data)?;
             made();
         }
     }
@@ -142,6 +148,25 @@ pub fn make_model_with(
         )));
     }
     Ok(writer)
+}
+
+/// Takes a given tensor, which must have these dimensions (contiguous first) and finite elements.
+fn take_given(given: &mut Given, name: &str, dims: &[u64]) -> Result<Option<Vec<f32>>> {
+    let Some((found, values)) = given.remove(name) else {
+        return Ok(None);
+    };
+    if found != dims {
+        return Err(Error::Shape(format!(
+            "given tensor `{name}` is {found:?}, expected {dims:?} (contiguous dimension first)"
+        )));
+    }
+    match values.iter().position(|v| !v.is_finite()) {
+        Some(at) => Err(Error::Data(format!(
+            "given tensor `{name}`: element {at} is {}; accepted: finite numbers",
+            values[at]
+        ))),
+        None => Ok(Some(values)),
+    }
 }
 
 /// Random trits; the scale keeps the variance of unit activations.
@@ -168,7 +193,8 @@ pub fn random_matrix(
 
 fn check(options: &MakeOptions) -> Result<()> {
     let s = options.shape;
-    if s.heads == 0
+    if s.width == 0
+        || s.heads == 0
         || s.kv_heads == 0
         || !s.width.is_multiple_of(s.heads)
         || !s.heads.is_multiple_of(s.kv_heads)
@@ -185,6 +211,33 @@ fn check(options: &MakeOptions) -> Result<()> {
             "vocabulary {}, {} layers, feed-forward {}, context {}; needed: at least 259 tokens, \
              1 layer, 1, 1",
             s.vocab, s.layers, s.feed_forward, options.context
+        )));
+    }
+    for (name, value) in [
+        ("width", s.width),
+        ("feed-forward", s.feed_forward),
+        ("layers", s.layers),
+        ("vocabulary", s.vocab),
+        ("context", options.context),
+    ] {
+        if value > MOST {
+            return Err(Error::Shape(format!(
+                "{name} {value}; accepted: up to {MOST}"
+            )));
+        }
+    }
+    // With sizes up to 2^24 the products below stay within 128 bits.
+    let (w, f) = (s.width as u128, s.feed_forward as u128);
+    let per_layer = 2 * w * w + 2 * w * (w / s.heads as u128 * s.kv_heads as u128) + 3 * w * f;
+    let bits = match options.dtype {
+        TensorType::F32 => 32,
+        TensorType::F16 => 16,
+        TensorType::I2S | TensorType::Tq1_0 | TensorType::Tq2_0 => 2,
+    };
+    let bytes = s.layers as u128 * per_layer * bits / 8 + 2 * w * s.vocab as u128;
+    if bytes > MOST_BYTES {
+        return Err(Error::Shape(format!(
+            "a model of about {bytes} bytes; it is made in memory, accepted: up to {MOST_BYTES}"
         )));
     }
     if !(0.0..=1.0).contains(&options.zeros) {
@@ -210,8 +263,8 @@ fn put_norm(
     name: &str,
     length: usize,
 ) -> Result<()> {
-    let values = match given.remove(name) {
-        Some((_, values)) => values,
+    let values = match take_given(given, name, &[length as u64])? {
+        Some(values) => values,
         None => (0..length)
             .map(|_| 0.8 + 0.4 * rng.random::<f32>())
             .collect(),

@@ -3,7 +3,7 @@
 use super::gguf::{Bytes, GgufFile, TensorInfo, TensorType};
 use super::kernels::{dot_f16, dot_f32};
 use super::shapes::Shape;
-use super::ternary::{I2sLayout, Scales, TernaryMatrix};
+use super::ternary::{I2sLayout, Scales, TernaryMatrix, check_scale};
 use super::{Error, Result};
 
 /// Architectures that are this decoder.
@@ -282,11 +282,21 @@ fn read_layer(file: &GgufFile, shape: &Shape, index: usize, layout: I2sLayout) -
         let mut matrix = TernaryMatrix::from_gguf(file, tensor, layout)?;
         // Some converters store the weight scale beside a matrix of -1, 0, 1.
         if let Some(extra) = file.tensor(&format!("{base}.scale")) {
+            if extra.elements() != 1 {
+                return Err(Error::Shape(format!(
+                    "tensor `{}` has dimensions {:?}; accepted: one element",
+                    extra.name, extra.dims
+                )));
+            }
             let factor = float_values(file, extra)?[0];
+            check_scale(factor, &extra.name)?;
             matrix.scales = match matrix.scales {
                 Scales::Tensor(s) => Scales::Tensor(s * factor),
                 Scales::PerRow(s) => Scales::PerRow(s.iter().map(|s| s * factor).collect()),
             };
+            for row in 0..matrix.rows() {
+                check_scale(matrix.scales.of(row), &extra.name)?;
+            }
         }
         Ok(matrix)
     };

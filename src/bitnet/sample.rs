@@ -57,6 +57,12 @@ impl Sampler {
         let first = (0..logits.len())
             .min_by(greater)
             .ok_or_else(|| Error::Numeric("no logits".into()))?;
+        if !logits[first].is_finite() {
+            return Err(Error::Numeric(format!(
+                "logit {first}, the largest, is {}; finite numbers are needed",
+                logits[first]
+            )));
+        }
         let Sampling::Random {
             temperature, top_k, ..
         } = self.sampling
@@ -91,7 +97,9 @@ mod tests {
     fn greedy_takes_the_first_largest() {
         let mut sampler = Sampler::new(Sampling::Greedy).unwrap();
         assert_eq!(sampler.pick(&[0.0, 3.0, 3.0, -1.0]).unwrap(), 1);
-        assert!(sampler.pick(&[f32::NAN]).is_err());
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(sampler.pick(&[bad]).is_err());
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::gguf::{GgufFile, TensorType};
 use super::make::{Given, MakeOptions, make_model};
 use super::model::{ARCHITECTURES, Model};
 use super::shapes::Shape;
-use super::ternary::I2sLayout;
+use super::ternary::{I2sLayout, TernaryMatrix};
 use super::tokenizer::Tokenizer;
 use super::{convert, inspect};
 
@@ -152,6 +152,100 @@ fn given_tensors_are_used_and_checked() {
     let given = Given::from([(name, (vec![256, 128], values))]);
     let text = make_model(&options, given).err().unwrap().to_string();
     assert!(text.contains("not ternary"), "{text}");
+}
+
+#[test]
+fn given_tensors_of_other_shapes_and_numbers_are_refused() {
+    let refused = |name: &str, dims: &[u64], values: Vec<f32>| {
+        let given = Given::from([(name.to_owned(), (dims.to_vec(), values))]);
+        let text = make_model(&options(), given).err().unwrap().to_string();
+        assert!(text.contains(name), "{text}");
+        text
+    };
+    let vocab = options().shape.vocab;
+    for dims in [
+        &[][..],
+        &[1],
+        &[vocab as u64, 256],
+        &[256, vocab as u64 + 1],
+    ] {
+        let values = vec![0.0; dims.iter().product::<u64>() as usize];
+        let text = refused("token_embd.weight", dims, values);
+        assert!(text.contains("expected [256,"), "{text}");
+    }
+    let mut values = vec![0.5; 256];
+    values[9] = f32::NAN;
+    let text = refused("output_norm.weight", &[256], values);
+    assert!(text.contains("element 9 is NaN"), "{text}");
+    let mut values = vec![0.5; 256 * vocab];
+    values[3] = 1e6;
+    let text = refused("token_embd.weight", &[256, vocab as u64], values);
+    assert!(text.contains("element 3 is 1000000"), "{text}");
+}
+
+/// Nothing is allocated for sizes that cannot be made.
+#[test]
+fn sizes_that_cannot_be_made_are_refused() {
+    let refused = |change: fn(&mut MakeOptions), word: &str| {
+        let mut options = options();
+        change(&mut options);
+        let text = make_model(&options, Given::new())
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(text.contains(word), "{text}");
+    };
+    refused(|o| o.shape.width = 0, "width 0");
+    refused(|o| o.shape.feed_forward = 1 << 63, "up to 16777216");
+    refused(|o| o.shape.vocab = usize::MAX, "up to 16777216");
+    refused(|o| o.context = (1 << 32) + 1, "context 4294967297");
+    refused(|o| o.shape.layers = 1 << 24, "in memory");
+    refused(
+        |o| (o.shape.width, o.shape.vocab) = (1 << 20, 1 << 20),
+        "in memory",
+    );
+}
+
+/// Half precision would turn the scale into infinity, or every weight into zero.
+#[test]
+fn scales_outside_half_precision_are_refused() {
+    for scale in [1e6f32, 1e-12] {
+        let matrix = TernaryMatrix::from_trits(1, 256, &[1; 256], scale).unwrap();
+        for dtype in [TensorType::F16, TensorType::Tq1_0, TensorType::Tq2_0] {
+            let text = matrix.encode(dtype, I2sLayout::Block128, "w");
+            let text = text.unwrap_err().to_string();
+            assert!(
+                text.contains("`w`") && text.contains("half precision"),
+                "{text}"
+            );
+        }
+    }
+}
+
+/// A piece without a space may be as long as the text, and control tokens may be its only content.
+#[test]
+fn long_prompts_are_encoded_in_time() {
+    let file = GgufFile::parse(
+        make_model(&options(), Given::new())
+            .unwrap()
+            .to_bytes()
+            .into(),
+    );
+    let tokenizer = Tokenizer::from_gguf(&file.unwrap()).unwrap();
+    let started = std::time::Instant::now();
+    let long = "ab".repeat(100_000);
+    assert_eq!(
+        tokenizer.decode(&tokenizer.encode(&long).unwrap()[1..]),
+        long
+    );
+    assert_eq!(
+        tokenizer.encode(&long).unwrap().len(),
+        1 + 50_000 * tokenizer.encode("abab").unwrap().len().saturating_sub(1)
+    );
+    let control = "<|eot_id|>".repeat(10_000);
+    assert_eq!(tokenizer.encode(&control).unwrap()[1..], [258; 10_000]);
+    // Quadratic time took minutes.
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
 
 #[test]

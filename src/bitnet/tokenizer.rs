@@ -2,7 +2,8 @@
 //! `llama-bpe` pre-tokeniser, which BitNet files need even though the published one forgets
 //! to name it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use unicode_general_category::{GeneralCategory as G, get_general_category};
 
@@ -34,10 +35,15 @@ impl Tokenizer {
         let key = |name: &str| file.get(&format!("tokenizer.ggml.{name}"));
         match key("model").and_then(|v| v.as_str()) {
             Some("gpt2") => {}
-            other => {
+            Some(other) => {
                 return Err(Error::Unsupported(format!(
                     "tokenizer.ggml.model {other:?}; accepted: \"gpt2\""
                 )));
+            }
+            None => {
+                return Err(Error::Format(
+                    "key `tokenizer.ggml.model` is missing; accepted: \"gpt2\"".into(),
+                ));
             }
         }
         match key("pre").and_then(|v| v.as_str()) {
@@ -92,14 +98,13 @@ impl Tokenizer {
         // The turn end of the Llama 3 vocabulary; the published file names another token.
         stops.extend(ids.get("<|eot_id|>").copied());
         stops.dedup();
-        let types = key("token_type").and_then(|v| v.as_array()).unwrap_or(&[]);
+        let types = key("token_type").into_iter().flat_map(Value::integers);
         let mut special: Vec<(String, u32)> = types
-            .iter()
             .zip(&tokens)
             .enumerate()
             .filter(|(_, (kind, token))| {
                 // 3 control, 4 user defined.
-                matches!(kind.as_u64(), Some(3 | 4)) && !token.is_empty()
+                matches!(kind, Some(3 | 4)) && !token.is_empty()
             })
             .map(|(id, (_, token))| (token.clone(), id as u32))
             .collect();
@@ -130,22 +135,41 @@ impl Tokenizer {
     /// Encodes text; the start token comes first when the file asks for it.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let mut out: Vec<u32> = self.bos.into_iter().collect();
-        let mut rest = text;
-        while !rest.is_empty() {
-            let next = self
-                .special
+        // Where each control token comes next; found again only when the text has moved past it.
+        let mut nexts: Vec<(usize, usize, u32)> = self
+            .special
+            .iter()
+            .enumerate()
+            .filter_map(|(s, (token, id))| Some((text.find(token.as_str())?, s, *id)))
+            .collect();
+        let mut from = 0;
+        while from < text.len() {
+            nexts.retain_mut(|(at, s, _)| {
+                let token = self.special[*s].0.as_str();
+                match *at < from {
+                    false => true,
+                    true => match text[from..].find(token) {
+                        Some(found) => {
+                            *at = from + found;
+                            true
+                        }
+                        None => false,
+                    },
+                }
+            });
+            let length = |s: usize| self.special[s].0.len();
+            let next = nexts
                 .iter()
-                .filter_map(|(token, id)| Some((rest.find(token.as_str())?, token.len(), *id)))
-                .min_by_key(|&(at, length, _)| (at, std::cmp::Reverse(length)));
-            let (plain, after) = match next {
-                Some((at, length, _)) => (&rest[..at], &rest[at + length..]),
-                None => (rest, ""),
+                .min_by_key(|&&(at, s, _)| (at, Reverse(length(s))));
+            let (end, after) = match next {
+                Some(&(at, s, _)) => (at, at + length(s)),
+                None => (text.len(), text.len()),
             };
-            for piece in split_pieces(plain) {
+            for piece in split_pieces(&text[from..end]) {
                 self.encode_piece(piece, &mut out)?;
             }
-            out.extend(next.map(|(_, _, id)| id));
-            rest = after;
+            out.extend(next.map(|&(_, _, id)| id));
+            from = after;
         }
         Ok(out)
     }
@@ -170,18 +194,40 @@ impl Tokenizer {
                 ))
             })?);
         }
-        loop {
-            let best = parts
-                .windows(2)
-                .enumerate()
-                .filter_map(|(at, w)| self.ranks.get(&(w[0], w[1])).map(|r| (r.0, at, r.1)))
-                .min();
-            let Some((_, at, joined)) = best else { break };
-            parts[at] = joined;
-            parts.remove(at + 1);
-        }
+        self.merge(&mut parts);
         out.extend(parts);
         Ok(())
+    }
+
+    /// Joins the pair of the lowest rank, the leftmost of equals, until none is left: a list of neighbours and a
+    /// queue of pairs, since pieces without a space may be as long as the text.
+    fn merge(&self, parts: &mut Vec<u32>) {
+        const GONE: u32 = u32::MAX;
+        let end = parts.len();
+        let mut before: Vec<usize> = (0..end).map(|i| i.wrapping_sub(1)).collect();
+        let mut after: Vec<usize> = (1..=end).collect();
+        let mut queue = BinaryHeap::new();
+        let pair = |parts: &[u32], a: usize, b: usize| {
+            let key = (*parts.get(a)?, *parts.get(b)?);
+            let &(rank, joined) = self.ranks.get(&key)?;
+            Some(Reverse((rank, a, b, key, joined)))
+        };
+        queue.extend((1..end).filter_map(|b| pair(parts, b - 1, b)));
+        while let Some(Reverse((_, a, b, key, joined))) = queue.pop() {
+            // A pair that has changed since it was queued.
+            if after[a] != b || (parts[a], parts[b]) != key {
+                continue;
+            }
+            parts[a] = joined;
+            parts[b] = GONE;
+            after[a] = after[b];
+            if let Some(next) = before.get_mut(after[b]) {
+                *next = a;
+            }
+            queue.extend(pair(parts, before[a], a));
+            queue.extend(pair(parts, a, after[a]));
+        }
+        parts.retain(|&p| p != GONE);
     }
 
     /// Bytes of a token.

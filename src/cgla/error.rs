@@ -42,3 +42,21 @@ impl From<Error> for crate::bitnet::Error {
         Self::Backend(error.to_string())
     }
 }
+
+impl Error {
+    /// Puts a place (a line, a group) in front of what is wrong with a program.
+    pub(super) fn at(self, place: &str) -> Self {
+        match self {
+            Self::Program(text) => Self::Program(format!("{place}: {text}")),
+            other => other,
+        }
+    }
+}
+
+/// The start of a word that a message quotes.
+pub(super) fn shortened(word: &str) -> String {
+    match word.char_indices().nth(60) {
+        Some((at, _)) => format!("{}...", &word[..at]),
+        None => word.to_owned(),
+    }
+}

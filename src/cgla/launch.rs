@@ -2,10 +2,14 @@
 
 use std::fmt;
 
+use super::error::shortened;
 use super::isa::{RowConfig, Store};
 use super::packet::{self, Packet};
 use super::{ArrayConfig, Error, Result};
 use crate::bitnet::backend::Phases;
+
+/// Bits of a byte address on the read ports.
+const ADDRESS_BITS: u32 = 40;
 
 /// A group's part.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -65,11 +69,22 @@ impl Launch {
         }
         for (index, group) in self.groups.iter().enumerate() {
             if let Some(group) = group {
-                check_group(index, group, config)
-                    .map_err(|e| Error::Program(format!("group {index}: {e}")))?;
+                check_group(index, group, config).map_err(|e| e.at(&format!("group {index}")))?;
             }
         }
         Ok(())
+    }
+
+    /// Steps of every row that the launch asks for.
+    pub fn steps(&self) -> u128 {
+        let work = |packet: &Packet| match packet {
+            Packet::Tiles(w) | Packet::Execute(w) => {
+                u128::from(w.total) * u128::from(w.tokens) * u128::from(w.steps)
+            }
+            _ => 0,
+        };
+        let packets = self.groups.iter().flatten().flat_map(|g| &g.packets);
+        packets.map(work).sum()
     }
 
     /// Reads the text form: `group N [linked] [weights=ADDRESS:BEATS] [results=N]`, then one
@@ -80,13 +95,16 @@ impl Launch {
         };
         let mut current: Option<usize> = None;
         for (number, line) in text.lines().enumerate() {
-            let at = |e: Error| Error::Program(format!("line {}: {e}", number + 1));
+            let at = |e: Error| e.at(&format!("line {}", number + 1));
             let line = line.split('#').next().unwrap_or("").trim();
             if line.is_empty() {
                 continue;
             }
             if let Some(rest) = line.strip_prefix("group ") {
                 let (index, group) = parse_group(rest, launch.groups.len()).map_err(at)?;
+                if launch.groups[index].is_some() {
+                    return Err(at(Error::Program(format!("`group {index}` appears twice"))));
+                }
                 launch.groups[index] = Some(group);
                 current = Some(index);
                 continue;
@@ -122,16 +140,24 @@ impl fmt::Display for Launch {
 
 fn parse_group(text: &str, groups: usize) -> Result<(usize, GroupLaunch)> {
     let mut words = text.split_whitespace();
-    let index = words
-        .next()
-        .and_then(|w| w.parse::<usize>().ok())
+    let first = words.next().unwrap_or_default();
+    let index = first
+        .parse::<usize>()
+        .ok()
         .filter(|&i| i < groups)
-        .ok_or_else(|| Error::Program(format!("group number; accepted: 0 to {}", groups - 1)))?;
+        .ok_or_else(|| {
+            Error::Program(format!(
+                "group `{}`; accepted: 0 to {}",
+                shortened(first),
+                groups - 1
+            ))
+        })?;
     let mut group = GroupLaunch::default();
     for word in words {
         let bad = || {
             Error::Program(format!(
-                "`{word}`; accepted: linked, weights=ADDRESS:BEATS, results=N"
+                "`{}`; accepted: linked, weights=ADDRESS:BEATS, results=N",
+                shortened(word)
             ))
         };
         match word.split_once('=') {
@@ -158,6 +184,12 @@ fn check_group(index: usize, group: &GroupLaunch, config: &ArrayConfig) -> Resul
         return refuse(format!(
             "weight address {} is no multiple of 16",
             group.weight_addr
+        ));
+    }
+    let end = u128::from(group.weight_addr) + 16 * u128::from(group.weight_beats);
+    if end > 1 << ADDRESS_BITS {
+        return refuse(format!(
+            "the weight segment ends at byte {end}; addresses have {ADDRESS_BITS} bits"
         ));
     }
     let ends = |packet: &Packet| match packet {
@@ -291,7 +323,9 @@ mod tests {
             ("dest=x", "store=last", "only row 15 can"),
             ("tiles pairs=0..0", "tiles pairs=0..8", "0..7"),
             ("store=last", "store=none", "must store"),
-            ("group 0", "group 4", "accepted: 0 to 3"),
+            ("group 0", "group 4", "group `4`; accepted: 0 to 3"),
+            ("load ", "group 0\nload ", "line 3: `group 0` appears twice"),
+            ("=256:4", "=1099511627760:4", "addresses have 40 bits"),
             ("load ", "lode ", "line 3"),
             ("b=4,1,1", "b=512,1,1", "outside the 512 words"),
         ] {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use super::error::shortened;
 use super::isa::field::Field;
 use super::isa::{RowConfig, Store, number};
 use super::{Error, Result};
@@ -270,7 +271,8 @@ impl Packet {
                 wait: rest == "wait",
             }),
             _ => Err(Error::Program(format!(
-                "`{line}`; accepted: row, load, tiles, execute, end"
+                "`{}`; accepted: row, load, tiles, execute, end",
+                shortened(&line.escape_debug().to_string())
             ))),
         }
     }
@@ -287,13 +289,17 @@ fn parse_load(text: &str) -> Result<Packet> {
             Some(("data", value)) => {
                 for item in value.split(',') {
                     beats.push(u128::from_str_radix(item, 16).map_err(|_| {
-                        Error::Program(format!("data `{item}`; accepted: up to 32 hex digits"))
+                        Error::Program(format!(
+                            "data `{}`; accepted: up to 32 hex digits",
+                            shortened(item)
+                        ))
                     })?);
                 }
             }
             _ => {
                 return Err(Error::Program(format!(
-                    "`{word}`; accepted: pairs=, into=both|fill, base=, data="
+                    "`{}`; accepted: pairs=, into=both|fill, base=, data=",
+                    shortened(word)
                 )));
             }
         }
@@ -339,7 +345,12 @@ fn parse_work(text: &str) -> Result<Work> {
                     .iter()
                     .copied()
                     .find(|s| s.text() == v)
-                    .ok_or_else(|| Error::Program(format!("store={v}")))?;
+                    .ok_or_else(|| {
+                        Error::Program(format!(
+                            "store={}; accepted: none, last, every",
+                            shortened(v)
+                        ))
+                    })?;
             }
             None if word == "final" => work.is_final = true,
             _ => {

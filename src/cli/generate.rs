@@ -25,8 +25,8 @@ struct Sampling {
     )]
     temperature: f64,
     /// Characters to write (per answer in a chat)
-    #[arg(long, default_value_t = 300, value_name = "N")]
-    length: usize,
+    #[arg(long, default_value_t = 300, value_name = "N", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    length: u64,
     #[arg(long, default_value_t = 42, value_name = "N")]
     seed: u64,
     /// Set any key of the model; may be given several times

@@ -147,7 +147,12 @@ pub fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let out = Output::new(cli.global.json, cli.global.quiet, cli.global.color);
-    match run(cli.verb, &out) {
+    let ended = run(cli.verb, &out);
+    let ended = match (ended, out.lost()) {
+        (Ok(_), Some(lost)) => Err(lost.into()),
+        (ended, _) => ended,
+    };
+    match ended {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Difference) => ExitCode::from(1),
         Ok(Exit::Refused) => ExitCode::from(2),

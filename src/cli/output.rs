@@ -1,9 +1,9 @@
 //! Where a verb's words go: data on stdout, everything else on stderr.
 //!
 //! With `--json`, stdout carries exactly one JSON object and human text moves to stderr. A closed pipe
-//! (`nfgen devices | head -1`) is no error: output stops, the work goes on, the exit code stays the verb's.
+//! (`nfgen devices | head -1`) is no error: output stops, the work goes on, the exit code stays the verb's. A full disk is one: exit code 2.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
@@ -30,6 +30,7 @@ pub struct Output {
     colour: bool,
     progress: bool,
     object_written: Cell<bool>,
+    lost: RefCell<Option<std::io::Error>>,
 }
 
 impl Output {
@@ -46,6 +47,7 @@ impl Output {
             },
             progress: terminal && !quiet,
             object_written: Cell::new(false),
+            lost: RefCell::new(None),
         }
     }
 
@@ -57,10 +59,28 @@ impl Output {
     /// The verb's result as text, one line break added. With `--json` it goes to stderr.
     pub fn say(&self, text: impl AsRef<str>) {
         if !self.json {
-            write_line(std::io::stdout().lock(), text.as_ref());
+            self.write_result(text.as_ref());
         } else if !self.quiet {
             write_line(std::io::stderr().lock(), text.as_ref());
         }
+    }
+
+    fn write_result(&self, text: &str) {
+        let mut stdout = std::io::stdout().lock();
+        if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush())
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            self.lost.borrow_mut().get_or_insert(error);
+        }
+    }
+
+    /// Whether a result could not be written to stdout, and why.
+    pub fn lost(&self) -> Option<Diagnostic> {
+        let error = self.lost.borrow_mut().take()?;
+        Some(Diagnostic::cannot_write(
+            std::path::Path::new("standard output"),
+            &error,
+        ))
     }
 
     /// A remark about what is going on, on stderr; silent with `--quiet`.
@@ -78,7 +98,7 @@ impl Output {
         assert!(!self.object_written.get(), "a verb writes one JSON object");
         self.object_written.set(true);
         match serde_json::to_string_pretty(object) {
-            Ok(text) => write_line(std::io::stdout().lock(), &text),
+            Ok(text) => self.write_result(&text),
             Err(error) => self.note(format!("result cannot be written as JSON: {error}")),
         }
     }

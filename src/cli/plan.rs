@@ -7,7 +7,9 @@ use super::{DeviceArgs, Exit, ModelArgs, Output, largest};
 use crate::config::schema::grouped;
 use crate::config::{Device, ModelConfig, VocabularyBudget, require_hardware};
 use crate::diag::{Diagnostic, Problems};
-use crate::trainer::plan::{MemoryKind, Nearest, Options, Plan, PlanError, Target, nearest};
+use crate::trainer::plan::{
+    MAX_ARRAY, MemoryKind, Nearest, Options, Plan, PlanError, Target, nearest,
+};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -70,7 +72,18 @@ impl MachineArgs {
     /// Plans `model` for `device`. A plan that does not fit is returned like any other.
     pub fn plan(&self, model: &ModelConfig, device: &Device) -> Result<Plan, Problems> {
         require_hardware(model)?;
-        Plan::new(model, &self.target(device), &self.options()).map_err(|e| problem(&e).into())
+        let plan =
+            Plan::new(model, &self.target(device), &self.options()).map_err(|e| problem(&e))?;
+        // Without --array the planner looks for an array that can have the lanes, and may find none.
+        match self.adam_lanes {
+            Some(asked) if asked != plan.shape.adam_lanes => Err(Diagnostic::new(
+                "nf::plan::impossible_machine",
+                format!("no array of 2 to {MAX_ARRAY} rows has {asked} Adam lanes for this model"),
+                "give a divisor of the array's rows, at most half of them; with --array the message names all",
+            )
+            .into()),
+            _ => Ok(plan),
+        }
     }
 
     /// A plan that fits, or what is short and the nearest setting that fits.

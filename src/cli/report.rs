@@ -10,7 +10,7 @@ use super::reference::problems;
 use super::{DeviceArgs, Exit, ModelArgs, Output};
 use crate::compile::trainer::compile;
 use crate::config::fields;
-use crate::diag::{Diagnostic, Problems};
+use crate::diag::{Diagnostic, MOST_TEXT, Problems, read_text};
 use crate::reference::checkpoint::write_atomically;
 use crate::report::{Sources, files};
 use crate::trainer::cycles::Timeline;
@@ -68,7 +68,7 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         timeline: timeline.as_ref(),
         rtl_sha256: &hash,
     });
-    std::fs::create_dir_all(&args.out).map_err(|e| refused(&args.out, &e.to_string()))?;
+    std::fs::create_dir_all(&args.out).map_err(|e| Diagnostic::cannot_write(&args.out, &e))?;
     for (name, text) in &written {
         write_atomically(&args.out.join(name), text.as_bytes()).map_err(problems)?;
     }
@@ -89,7 +89,7 @@ fn refused(path: &Path, problem: &str) -> Problems {
 }
 
 fn read(path: &Path) -> Result<Value, Problems> {
-    let text = std::fs::read_to_string(path).map_err(|e| refused(path, &e.to_string()))?;
+    let text = read_text(path, MOST_TEXT).map_err(|e| refused(path, &e.to_string()))?;
     serde_json::from_str(&text).map_err(|e| refused(path, &e.to_string()))
 }
 

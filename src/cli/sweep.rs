@@ -11,7 +11,7 @@ use super::synth::synthesise_plan;
 use super::{Exit, Output};
 use crate::config::device::{load_device, parse_device, to_toml};
 use crate::config::{fields, load_model, parse_model};
-use crate::diag::{Diagnostic, Problems};
+use crate::diag::{Diagnostic, MOST_TEXT, Problems, read_text};
 use crate::reference::checkpoint::write_atomically;
 use crate::sweep::{Job, csv, jobs, pareto_front, parse, picture, rows, slurm_script};
 
@@ -83,8 +83,7 @@ fn refused(message: String) -> Problems {
 }
 
 fn read(path: &Path) -> Result<String, Problems> {
-    std::fs::read_to_string(path)
-        .map_err(|e| refused(format!("cannot read {}: {e}", path.display())))
+    read_text(path, MOST_TEXT).map_err(|e| refused(format!("cannot read {}: {e}", path.display())))
 }
 
 fn folder(path: &Path) -> Result<(), Problems> {

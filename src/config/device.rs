@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::schema::{Field, Kind, Settings, Value, nearest, read_file, require_keys};
-use crate::diag::{Diagnostic, Problems, SourceText};
+use crate::diag::{Diagnostic, MOST_SETTINGS, Problems, SourceText, read_text};
 
 /// A part on a board. Counts are of the whole part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -237,7 +237,7 @@ pub fn load_device(name_or_file: &str) -> Result<Device, Problems> {
         .into());
     }
     let text =
-        std::fs::read_to_string(path).map_err(|error| Diagnostic::cannot_read(path, &error))?;
+        read_text(path, MOST_SETTINGS).map_err(|error| Diagnostic::cannot_read(path, &error))?;
     let stem = path
         .file_stem()
         .map_or("device".into(), |s| s.to_string_lossy());

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::fields::{self, FIELDS};
 use super::model::{Compute, ModelConfig, WeightFormat};
 use super::schema::{Settings, grouped, nearest, read_argument, read_file, require_keys};
-use crate::diag::{Diagnostic, Problems, SourceText};
+use crate::diag::{Diagnostic, MOST_SETTINGS, Problems, SourceText, read_text};
 
 /// Longest dot product that the 48-bit accumulator holds exactly (docs/arithmetic.md section 2).
 pub const MAX_DOT_PRODUCT: usize = 8192;
@@ -50,7 +50,7 @@ pub fn load_model(name_or_file: &str, arguments: &[String]) -> Result<ModelConfi
         .into());
     }
     let text =
-        std::fs::read_to_string(path).map_err(|error| Diagnostic::cannot_read(path, &error))?;
+        read_text(path, MOST_SETTINGS).map_err(|error| Diagnostic::cannot_read(path, &error))?;
     let stem = path
         .file_stem()
         .map_or("model".into(), |s| s.to_string_lossy());

@@ -20,7 +20,7 @@ pub const ALL: &[Code] = &[
     code(
         "nf::bitnet::array",
         "the array or its simulation refused or failed",
-        "The message names the program line, the size or the simulator's complaint. A build is chosen by --rows, \
+        "The message names the size or the simulator's complaint. A build is chosen by --rows, \
          --ports, --lmm-words and --lane-sign; the RTL backend needs Verilator on the PATH.",
     ),
     code(
@@ -28,6 +28,13 @@ pub const ALL: &[Code] = &[
         "a GGUF file is damaged or holds impossible data",
         "The message names the tensor or key and the byte. Truncated downloads, reserved trit codes, overlapping \
          tensors and counts that exceed the file are found before anything is computed.",
+    ),
+    code(
+        "nf::bitnet::program",
+        "a program of the array cannot be read or run",
+        "The message names the line or the group, what was found and what is accepted; docs/cgla.md describes the \
+         text form. A program that would wait for ever, address what is not there or store another number of words \
+         than `results` is found before it runs.",
     ),
     code(
         "nf::bitnet::refused",

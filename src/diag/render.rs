@@ -24,7 +24,14 @@ impl fmt::Debug for Report<'_> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.diagnostic.message)
+        // Names from a file or an argument must not steer the terminal.
+        for c in self.diagnostic.message.chars() {
+            match c.is_control() && c != '\n' && c != '\t' {
+                true => write!(f, "{}", c.escape_debug())?,
+                false => fmt::Write::write_char(f, c)?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -22,9 +22,18 @@ pub struct Bytes {
 impl Bytes {
     /// Maps a file. The file must not be changed by others while it is open.
     pub fn map(path: &Path) -> Result<Self> {
+        // Asked before opening: opening a pipe would wait for its writer.
+        let kind = std::fs::metadata(path).map_err(|e| Error::io(path, e))?;
+        if !kind.is_file() && !kind.is_dir() {
+            let text = "it is a device or a pipe; a regular file is needed, which can be mapped";
+            return Err(Error::io(path, std::io::Error::other(text)));
+        }
         let file = std::fs::File::open(path).map_err(|e| Error::io(path, e))?;
-        let length = file.metadata().map_err(|e| Error::io(path, e))?.len();
-        if length == 0 {
+        let found = file.metadata().map_err(|e| Error::io(path, e))?;
+        if found.is_dir() {
+            return Err(Error::io(path, std::io::ErrorKind::IsADirectory.into()));
+        }
+        if found.len() == 0 {
             return Ok(Self::from(Vec::new()));
         }
         // SAFETY: the map is read only; a concurrent writer is excluded by the contract above.

@@ -1,6 +1,6 @@
 //! Reader. Every count is checked against the bytes that are left before anything is allocated.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use super::{Bytes, DEFAULT_ALIGNMENT, TensorType, Value};
@@ -47,6 +47,8 @@ pub struct GgufFile {
     pub alignment: u64,
     /// Byte at which the tensor data starts.
     pub data_start: u64,
+    /// Position of a tensor in `tensors` by its name.
+    index: HashMap<String, usize>,
     bytes: Bytes,
 }
 
@@ -96,10 +98,10 @@ impl GgufFile {
 
         let tensor_count = cursor.count(tensor_count, 8 + 4 + 8 + 4 + 8, "tensor")?;
         let mut tensors = Vec::with_capacity(tensor_count);
-        let mut seen = BTreeSet::new();
-        for index in 0..tensor_count {
-            let tensor = read_tensor_info(&mut cursor, index, alignment)?;
-            if !seen.insert(tensor.name.clone()) {
+        let mut index = HashMap::with_capacity(tensor_count);
+        for number in 0..tensor_count {
+            let tensor = read_tensor_info(&mut cursor, number, alignment)?;
+            if index.insert(tensor.name.clone(), number).is_some() {
                 return Err(Error::Format(format!(
                     "tensor `{}` appears twice",
                     tensor.name
@@ -114,6 +116,7 @@ impl GgufFile {
             tensors,
             alignment,
             data_start,
+            index,
             bytes,
         })
     }
@@ -125,7 +128,7 @@ impl GgufFile {
 
     /// Table entry of a tensor.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
-        self.tensors.iter().find(|t| t.name == name)
+        self.index.get(name).map(|&at| &self.tensors[at])
     }
 
     /// Data of a tensor of this file.
@@ -255,6 +258,12 @@ fn check_extents(tensors: &[TensorInfo], data_start: u64, file_size: u64) -> Res
     Ok(())
 }
 
+fn truth(key: &str, found: u8) -> Error {
+    Error::Format(format!(
+        "key `{key}`: truth value {found}; accepted: 0 or 1"
+    ))
+}
+
 struct Cursor<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -328,11 +337,7 @@ impl<'a> Cursor<'a> {
             7 => match self.array::<1>(what)?[0] {
                 0 => Value::Bool(false),
                 1 => Value::Bool(true),
-                other => {
-                    return Err(Error::Format(format!(
-                        "key `{key}`: truth value {other}; accepted: 0 or 1"
-                    )));
-                }
+                other => return Err(truth(key, other)),
             },
             8 => Value::String(self.string(key)?),
             9 if depth < MAX_NESTING => {
@@ -342,6 +347,13 @@ impl<'a> Cursor<'a> {
                     Error::Format(format!("key `{key}`: unknown element type {element}"))
                 })?;
                 let length = self.count(length, size, "array element")?;
+                if Value::fixed_size(element).is_some() {
+                    let raw = self.take(length * size, "array elements")?;
+                    if let Some(other) = raw.iter().find(|b| element == 7 && **b > 1) {
+                        return Err(truth(key, *other));
+                    }
+                    return Ok(Value::Packed(element, raw.to_vec()));
+                }
                 let mut items = Vec::with_capacity(length);
                 for _ in 0..length {
                     items.push(self.value(element, key, depth + 1)?);

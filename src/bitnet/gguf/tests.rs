@@ -12,7 +12,8 @@ fn sample() -> Vec<u8> {
             Value::Array(9, vec![Value::strings(["x", "yz"])]),
         )
         .key("a.f", Value::F32(0.5))
-        .key("a.b", Value::Bool(true));
+        .key("a.b", Value::Bool(true))
+        .key("a.n", Value::Packed(3, vec![7, 0, 0xff, 0xff]));
     writer
         .tensor("w", &[128, 2], TensorType::I2S, vec![0x55; 64 + 32])
         .unwrap()
@@ -42,6 +43,30 @@ fn written_file_reads_back() {
         ((2, 128), 96, TensorType::I2S)
     );
     assert!(file.data(w).unwrap()[..64].iter().all(|&b| b == 0x55));
+}
+
+/// A `Value` for each byte of an array would be 32 times the file.
+#[test]
+fn arrays_of_numbers_stay_as_they_lie() {
+    let mut writer = GgufWriter::new();
+    writer
+        .key("i16", Value::Array(3, vec![Value::I16(7), Value::I16(-1)]))
+        .key("bool", Value::Array(7, vec![Value::Bool(true)]));
+    let good = writer.to_bytes();
+    let file = GgufFile::parse(good.clone().into()).unwrap();
+    let list = file.get("i16").unwrap();
+    assert_eq!(list, &Value::Packed(3, vec![7, 0, 0xff, 0xff]));
+    assert_eq!(list.integers().collect::<Vec<_>>(), [Some(7), None]);
+    assert_eq!(list.summary(), "[2 values]");
+    let mut again = GgufWriter::new();
+    for (key, value) in &file.keys {
+        again.key(key.clone(), value.clone());
+    }
+    assert_eq!(again.to_bytes(), good);
+    let mut bad = good;
+    let at = bad.iter().rposition(|&b| b == 1).unwrap();
+    bad[at] = 2;
+    assert!(message(bad).contains("truth value 2"));
 }
 
 #[test]

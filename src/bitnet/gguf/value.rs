@@ -18,6 +18,8 @@ pub enum Value {
     F64(f64),
     /// Homogeneous array; the element type number is kept so that empty arrays round-trip.
     Array(u32, Vec<Value>),
+    /// Array of numbers or truth values as its bytes lie in the file: a [`Value`] each would be up to 32 times the file.
+    Packed(u32, Vec<u8>),
 }
 
 impl Value {
@@ -33,7 +35,7 @@ impl Value {
             Self::F32(_) => 6,
             Self::Bool(_) => 7,
             Self::String(_) => 8,
-            Self::Array(..) => 9,
+            Self::Array(..) | Self::Packed(..) => 9,
             Self::U64(_) => 10,
             Self::I64(_) => 11,
             Self::F64(_) => 12,
@@ -50,6 +52,23 @@ impl Value {
             9 => 12,
             _ => return None,
         })
+    }
+
+    /// Bytes of an element of type `id` whose size does not depend on its value.
+    pub(super) fn fixed_size(id: u32) -> Option<usize> {
+        Self::min_size(id).filter(|_| !matches!(id, 8 | 9))
+    }
+
+    /// The elements of an array as non-negative integers, `None` for each that is not one.
+    pub fn integers(&self) -> Box<dyn Iterator<Item = Option<u64>> + '_> {
+        match self {
+            Self::Array(_, items) => Box::new(items.iter().map(Self::as_u64)),
+            Self::Packed(id, raw) => {
+                let (id, size) = (*id, Self::fixed_size(*id).unwrap_or(1));
+                Box::new(raw.chunks_exact(size).map(move |b| integer(id, b)))
+            }
+            _ => Box::new(std::iter::empty()),
+        }
     }
 
     /// The value as a non-negative integer, from any integer type.
@@ -127,6 +146,24 @@ impl Value {
                 format!("{short:?}")
             }
             Self::Array(_, items) => format!("[{} values]", items.len()),
+            Self::Packed(id, raw) => {
+                format!(
+                    "[{} values]",
+                    raw.len() / Self::fixed_size(*id).unwrap_or(1)
+                )
+            }
         }
     }
+}
+
+/// Little-endian integer of element type `id`, when it is one and not negative.
+fn integer(id: u32, bytes: &[u8]) -> Option<u64> {
+    let signed = matches!(id, 1 | 3 | 5 | 11);
+    let negative = signed && bytes.last().is_some_and(|b| b & 0x80 != 0);
+    if negative || !matches!(id, 0..=5 | 10 | 11) {
+        return None;
+    }
+    let mut wide = [0; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    Some(u64::from_le_bytes(wide))
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::{DEFAULT_ALIGNMENT, TensorType, Value};
+use crate::bitnet::write::write_whole;
 use crate::bitnet::{Error, Result};
 
 struct Tensor {
@@ -41,9 +42,12 @@ impl GgufWriter {
         data: Vec<u8>,
     ) -> Result<&mut Self> {
         let name = name.into();
-        let elements = dims.iter().product::<u64>();
-        let expected = dtype.byte_size(elements);
-        if !dims[0].is_multiple_of(dtype.block()) || expected != Some(data.len() as u64) {
+        let elements = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
+        let expected = elements.and_then(|n| dtype.byte_size(n));
+        let whole = dims
+            .first()
+            .is_some_and(|row| row.is_multiple_of(dtype.block()));
+        if !whole || expected != Some(data.len() as u64) {
             return Err(Error::Shape(format!(
                 "tensor `{name}`: {dims:?} as {} needs {expected:?} bytes, given {}",
                 dtype.name(),
@@ -95,10 +99,9 @@ impl GgufWriter {
         out
     }
 
-    /// Writes the file without a second copy in memory.
+    /// Writes the file without a second copy in memory; it appears whole or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let stream = || -> std::io::Result<()> {
-            let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+        let stream = |file: &mut dyn Write| -> std::io::Result<()> {
             file.write_all(&self.header())?;
             let alignment = DEFAULT_ALIGNMENT as usize;
             for tensor in &self.tensors {
@@ -106,9 +109,9 @@ impl GgufWriter {
                 file.write_all(&tensor.data)?;
                 file.write_all(&[0; DEFAULT_ALIGNMENT as usize][..padding])?;
             }
-            file.flush()
+            Ok(())
         };
-        stream().map_err(|e| Error::io(path, e))
+        write_whole(path, stream).map_err(|e| Error::io(path, e))
     }
 }
 
@@ -135,6 +138,12 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
         Value::U64(v) => out.extend_from_slice(&v.to_le_bytes()),
         Value::I64(v) => out.extend_from_slice(&v.to_le_bytes()),
         Value::F64(v) => out.extend_from_slice(&v.to_le_bytes()),
+        Value::Packed(element, raw) => {
+            let size = Value::fixed_size(*element).unwrap_or(1);
+            out.extend_from_slice(&element.to_le_bytes());
+            out.extend_from_slice(&((raw.len() / size) as u64).to_le_bytes());
+            out.extend_from_slice(raw);
+        }
         Value::Array(element, items) => {
             out.extend_from_slice(&element.to_le_bytes());
             out.extend_from_slice(&(items.len() as u64).to_le_bytes());

@@ -182,8 +182,15 @@ impl TernaryMatrix {
 
     /// Takes floats that already are ternary: every element `-s, 0` or `s`.
     pub fn from_floats(rows: usize, cols: usize, values: &[f32], name: &str) -> Result<Self> {
+        if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+            return Err(Error::Data(format!(
+                "tensor `{name}`: element ({}, {}) is {}; accepted: finite numbers",
+                at / cols,
+                at % cols,
+                values[at]
+            )));
+        }
         let scale = values.iter().fold(0f32, |m, v| m.max(v.abs()));
-        check_scale(scale, name)?;
         let mut trits = Vec::with_capacity(values.len());
         for (at, &value) in values.iter().enumerate() {
             let trit = if value == scale && scale > 0.0 {
@@ -268,6 +275,9 @@ impl TernaryMatrix {
                 let mut out = Vec::new();
                 for row in 0..self.rows {
                     let scale = self.scales.of(row);
+                    if dtype == TensorType::F16 {
+                        check_half(scale, name)?;
+                    }
                     for code in self.codes(row) {
                         let value = (f32::from(code) - 1.0) * scale;
                         if dtype == TensorType::F32 {
@@ -316,11 +326,7 @@ impl TernaryMatrix {
         let mut out = Vec::new();
         for row in 0..self.rows {
             let scale = self.scales.of(row);
-            if !half::f16::from_f32(scale).is_finite() {
-                return Err(Error::Data(format!(
-                    "tensor `{name}`: scale {scale} does not fit half precision"
-                )));
-            }
+            check_half(scale, name)?;
             for block in self.codes(row).chunks_exact(tq::BLOCK) {
                 if dtype == TensorType::Tq1_0 {
                     tq::pack_tq1(block, scale, &mut out);
@@ -338,7 +344,18 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
-fn check_scale(scale: f32, name: &str) -> Result<()> {
+/// Half precision would make the scale infinite, or 0 and with it every weight.
+fn check_half(scale: f32, name: &str) -> Result<()> {
+    let half = half::f16::from_f32(scale).to_f32();
+    if half.is_finite() && (half != 0.0 || scale == 0.0) {
+        return Ok(());
+    }
+    Err(Error::Data(format!(
+        "tensor `{name}`: scale {scale} does not fit half precision, which holds about 6e-8 to 65504"
+    )))
+}
+
+pub(crate) fn check_scale(scale: f32, name: &str) -> Result<()> {
     if !scale.is_finite() || scale < 0.0 {
         return Err(Error::Data(format!(
             "tensor `{name}`: weight scale {scale}; accepted: finite and not negative"

@@ -11,6 +11,7 @@ mod stream;
 mod tq;
 
 pub use i2s::I2sLayout;
+pub(crate) use matrix::check_scale;
 pub use matrix::{Scales, TernaryMatrix};
 pub use stream::{StreamFormat, weight_stream};
 

@@ -45,13 +45,13 @@ pub struct ArrayArgs {
     #[arg(long, value_enum, default_value_t)]
     pub format: StreamFormat,
     /// Share of the cycles in which a memory port transfers (0.01 to 1)
-    #[arg(long, default_value_t = 0.8)]
+    #[arg(long, default_value_t = 0.8, allow_negative_numbers = true)]
     pub efficiency: f64,
     /// Memory latency in cycles
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(..=100_000))]
     pub latency: u32,
     /// Share of the cycles in which an address or write channel of the simulation is not ready
-    #[arg(long, default_value_t = 0.1)]
+    #[arg(long, default_value_t = 0.1, allow_negative_numbers = true)]
     pub stalls: f64,
     /// Seed of data and stalls
     #[arg(long, default_value_t = 1)]

@@ -13,12 +13,12 @@ use crate::bitnet::cpu::CpuReference;
 use crate::bitnet::decoder::{Decoder, DecoderOptions, FeedForward};
 use crate::bitnet::gguf::GgufFile;
 use crate::bitnet::kernels::TernaryKernel;
-use crate::bitnet::model::Model;
+use crate::bitnet::model::{Model, ModelConfig};
 use crate::bitnet::quant::{Activations, Epilogue, Quantiser};
 use crate::bitnet::sample::{Sampler, Sampling};
 use crate::bitnet::ternary::TernaryMatrix;
 use crate::bitnet::tokenizer::Tokenizer;
-use crate::diag::Problems;
+use crate::diag::{Diagnostic, Problems};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long)]
     ignore_end: bool,
     /// Sample at this temperature instead of taking the largest logit
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Sample among this many largest logits (0: all)
     #[arg(long, default_value_t = 0)]
@@ -182,12 +182,31 @@ fn read_bandwidth() -> f64 {
 
 pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     let file = GgufFile::open(&args.file)?;
-    let tokenizer = Tokenizer::from_gguf(&file)?;
-    let model = Model::from_gguf(&file, args.layout.layout)?;
+    let named = |error: crate::bitnet::Error| error.in_file(&args.file);
+    // What kind of file it is comes first: the tokenizer of another architecture is no help.
+    let context = ModelConfig::from_gguf(&file).map_err(named)?.context;
+    let tokenizer = Tokenizer::from_gguf(&file).map_err(named)?;
     let mut prompt = tokenizer.encode(&args.prompt)?;
     if prompt.is_empty() {
         prompt.push(tokenizer.bos.unwrap_or(0));
     }
+    if args.tokens == 0 || args.tokens.saturating_add(prompt.len() - 1) > context {
+        return Err(Diagnostic::new(
+            "nf::bitnet::refused",
+            format!(
+                "{} tokens behind a prompt of {}; the model's context is {context}",
+                args.tokens,
+                prompt.len()
+            ),
+            match (context + 1).saturating_sub(prompt.len()) {
+                0 => "shorten the prompt".to_string(),
+                room => format!("--tokens takes 1 to {room} here"),
+            },
+        )
+        .into());
+    }
+    let model = Model::from_gguf(&file, args.layout.layout).map_err(named)?;
+    args.array.config()?;
     let mut backend = args.array.backend(args.backend)?;
     let bandwidth_before = args.bandwidth.then(read_bandwidth);
     let got = decode(

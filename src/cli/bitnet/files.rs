@@ -53,7 +53,8 @@ pub struct InspectArgs {
 
 pub fn inspect(args: InspectArgs, out: &Output) -> Result<Exit, Problems> {
     let file = GgufFile::open(&args.file)?;
-    let report = inspection::inspect(&file, args.layout.layout)?;
+    let report =
+        inspection::inspect(&file, args.layout.layout).map_err(|e| e.in_file(&args.file))?;
     out.object(&report);
     out.say(format!(
         "{} bytes, GGUF version 3, {} keys, {} tensors, {} ternary weights",
@@ -63,10 +64,12 @@ pub fn inspect(args: InspectArgs, out: &Output) -> Result<Exit, Problems> {
         report.ternary_weights
     ));
     for (key, value) in &report.keys {
-        out.say(format!("  {key} = {value}"));
+        out.say(format!("  {} = {value}", key.escape_debug()));
     }
     for t in &report.tensors {
-        let mut line = format!("  {:<32} {:<6} {:?}", t.name, t.dtype, t.dims);
+        // Names from a file must not steer the terminal.
+        let name = t.name.escape_debug().to_string();
+        let mut line = format!("  {name:<32} {:<6} {:?}", t.dtype, t.dims);
         if let (Some(scale), Some(trits)) = (t.scale, t.trits) {
             line.push_str(&format!(
                 "  scale {scale}  -1/0/+1: {}/{}/{}",
@@ -76,7 +79,7 @@ pub fn inspect(args: InspectArgs, out: &Output) -> Result<Exit, Problems> {
         out.say(line);
     }
     if let Some(why) = &report.not_decodable {
-        out.say(format!("cannot be decoded: {why}"));
+        out.say(format!("cannot be decoded: {}", why.escape_debug()));
     }
     for warning in &report.warnings {
         out.note(format!("warning: {warning}"));
@@ -113,7 +116,8 @@ pub fn convert(args: ConvertArgs, out: &Output) -> Result<Exit, Problems> {
         args.to.dtype(),
         args.to_layout,
         &mut || bar.inc(1),
-    )?;
+    )
+    .map_err(|e| e.in_file(&args.input))?;
     bar.finish_and_clear();
     write(&writer, &args.output)?;
     out.object(&report);
@@ -173,7 +177,7 @@ pub struct MakeArgs {
     #[command(flatten)]
     layout: LayoutArgs,
     /// Share of zeros among random trits
-    #[arg(long, default_value_t = 0.33)]
+    #[arg(long, default_value_t = 0.33, allow_negative_numbers = true)]
     zeros: f64,
     #[arg(long, default_value_t = 1)]
     seed: u64,

@@ -84,7 +84,10 @@ impl From<bitnet::Error> for Problems {
 
 impl From<cgla::Error> for Problems {
     fn from(error: cgla::Error) -> Self {
-        array_problem(error.to_string()).into()
+        match error {
+            cgla::Error::Program(text) => program_problem(text).into(),
+            other => array_problem(other.to_string()).into(),
+        }
     }
 }
 
@@ -94,6 +97,14 @@ fn array_problem(message: String) -> Diagnostic {
         message,
         "choose another build (--rows, --ports, --lmm-words) or another backend; the RTL backend \
          needs Verilator",
+    )
+}
+
+fn program_problem(message: String) -> Diagnostic {
+    Diagnostic::new(
+        "nf::bitnet::program",
+        message,
+        "docs/cgla.md describes the text form",
     )
 }
 

@@ -6,10 +6,14 @@ use serde_json::json;
 
 use super::super::{Exit, Output};
 use super::arguments::ArrayArgs;
-use super::cannot_write;
+use super::{cannot_write, program_problem};
+use crate::bitnet::write::write_whole;
 use crate::cgla::image::Image;
-use crate::cgla::{Launch, Machine};
-use crate::diag::{Diagnostic, Problems};
+use crate::cgla::{self, Launch, Machine};
+use crate::diag::{Diagnostic, MOST_TEXT, Problems, read_text};
+
+/// Steps of a program that the model runs in about a minute.
+const MOST_STEPS: u128 = 1 << 24;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -62,7 +66,7 @@ fn write_image(folder: &Path, launch: &Launch, out: &Output) -> Result<(), Probl
     for (name, bytes) in files {
         let path = folder.join(name);
         std::fs::create_dir_all(folder)
-            .and_then(|()| std::fs::write(&path, bytes))
+            .and_then(|()| write_whole(&path, |f| f.write_all(&bytes)))
             .map_err(|e| cannot_write(&path, &e))?;
     }
     out.note(format!("wrote the image to {}", folder.display()));
@@ -71,13 +75,36 @@ fn write_image(folder: &Path, launch: &Launch, out: &Output) -> Result<(), Probl
 
 pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
     let text =
-        std::fs::read_to_string(&args.file).map_err(|e| Diagnostic::cannot_read(&args.file, &e))?;
-    let launch = Launch::parse(&text, &args.array.config()?)?;
+        read_text(&args.file, MOST_TEXT).map_err(|e| Diagnostic::cannot_read(&args.file, &e))?;
+    let config = args.array.config()?;
+    let named = |error| match error {
+        cgla::Error::Program(text) => {
+            program_problem(format!("{}: {text}", args.file.display())).into()
+        }
+        other => Problems::from(other),
+    };
+    let launch = Launch::parse(&text, &config).map_err(named)?;
+    launch.check(&config).map_err(named)?;
+    if launch.steps() > MOST_STEPS {
+        return Err(named(cgla::Error::Program(format!(
+            "outputs x tokens x steps come to {}; accepted: up to {MOST_STEPS}",
+            launch.steps()
+        ))));
+    }
+    let mut model: Box<dyn Machine> = args.array.machine(false)?;
+    let expected = model.run(&launch).map_err(named)?;
+    for (index, (part, stored)) in launch.groups.iter().zip(&expected.outputs).enumerate() {
+        let announced = part.as_ref().map_or(0, |p| p.results as usize);
+        if announced != stored.len() {
+            return Err(named(cgla::Error::Program(format!(
+                "group {index}: results={announced}, but the program stores {} words",
+                stored.len()
+            ))));
+        }
+    }
     if let Some(folder) = &args.image {
         write_image(folder, &launch, out)?;
     }
-    let mut model: Box<dyn Machine> = args.array.machine(false)?;
-    let expected = model.run(&launch)?;
     let simulated = if args.rtl {
         Some(args.array.machine(true)?.run(&launch)?)
     } else {

@@ -15,6 +15,9 @@ use crate::bitnet::ternary::TernaryMatrix;
 use crate::cgla::bench::bits_per_weight;
 use crate::diag::{Diagnostic, Problems};
 
+/// Weights, activations or results of one projection; each takes some bytes of memory.
+const MOST: usize = 1 << 29;
+
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  nfgen bitnet project --shape 2560x6912 --backend rtl --json\n  \
@@ -28,7 +31,7 @@ pub struct Args {
     #[arg(long, requires = "tensor", conflicts_with = "shape")]
     model: Option<PathBuf>,
     /// Name of the tensor, e.g. blk.0.ffn_down.weight
-    #[arg(long)]
+    #[arg(long, requires = "model")]
     tensor: Option<String>,
     /// Activation rows
     #[arg(long, default_value_t = 1)]
@@ -51,8 +54,8 @@ pub struct Args {
 fn parse_shape(text: &str) -> Result<(usize, usize), String> {
     text.split_once('x')
         .and_then(|(n, k)| Some((n.parse().ok()?, k.parse().ok()?)))
-        .filter(|&(n, k): &(usize, usize)| n > 0 && k > 0 && n.saturating_mul(k) <= 1 << 31)
-        .ok_or_else(|| "accepted: outputs x inputs such as 2560x6912, up to 2^31 weights".into())
+        .filter(|&(n, k): &(usize, usize)| n > 0 && k > 0 && n.saturating_mul(k) <= MOST)
+        .ok_or_else(|| "accepted: outputs x inputs such as 2560x6912, up to 2^29 weights".into())
 }
 
 pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
@@ -64,6 +67,8 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         )
         .into());
     }
+    // The build is an argument like the others, also where the backend does not need it.
+    args.array.config()?;
     let mut rng = rand_pcg::Pcg64::seed_from_u64(args.array.seed.into());
     let weights = match (&args.model, args.shape) {
         (Some(path), _) => {
@@ -76,7 +81,8 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
                     "`nfgen bitnet inspect` lists the tensors",
                 ))
             })?;
-            TernaryMatrix::from_gguf(&file, tensor, args.layout.layout)?
+            TernaryMatrix::from_gguf(&file, tensor, args.layout.layout)
+                .map_err(|e| e.in_file(path))?
         }
         (None, shape) => {
             let (n, k) = shape.unwrap_or((1, 1));
@@ -87,6 +93,14 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         }
     };
     let (n, k) = (weights.rows(), weights.cols());
+    if args.tokens.saturating_mul(n.max(k)) > MOST {
+        return Err(Diagnostic::new(
+            "nf::bitnet::refused",
+            format!("{} tokens of {k} inputs and {n} outputs", args.tokens),
+            format!("tokens x inputs and tokens x outputs may each be up to {MOST}"),
+        )
+        .into());
+    }
     let values = (0..args.tokens * k)
         .map(|_| args.activations.unwrap_or_else(|| rng.random()))
         .collect();

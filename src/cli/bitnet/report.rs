@@ -15,6 +15,7 @@ use crate::bitnet::make::random_matrix;
 use crate::bitnet::quant::{Quantiser, quantise};
 use crate::bitnet::shapes::BITNET_2B_4T;
 use crate::bitnet::ternary::StreamFormat;
+use crate::bitnet::write::write_whole;
 use crate::cgla::ArrayConfig;
 use crate::cgla::bench::{ModelCost, model_cost, projection_cycles};
 use crate::cgla::experiments::{KernelPoint, StreamResult, baselines, kernel_points};
@@ -106,7 +107,8 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         rows: config.rows,
     };
     let html = page.html();
-    std::fs::write(&args.out, html).map_err(|e| cannot_write(&args.out, &e))?;
+    write_whole(&args.out, |f| f.write_all(html.as_bytes()))
+        .map_err(|e| cannot_write(&args.out, &e))?;
     out.object(&json!({
         "file": args.out,
         "source": source,
