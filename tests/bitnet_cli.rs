@@ -281,7 +281,7 @@ fn arguments_out_of_bounds_are_refused_at_once() {
     let shape = &["--shape", "4x64", "--rows", "63"];
     project(shape, "nf::bitnet::array", &["63 rows", "multiple of 8"]);
     let shape = &["--shape", "4x64", "--tensor", "x"];
-    project(shape, usage, &["--model"]);
+    project(shape, usage, &["--tensor", "cannot be used with"]);
     let shape = &["--shape", "4x64", "--latency", "4294967295"];
     project(shape, usage, &["100000"]);
     let make = ["bitnet", "make-model", "new.gguf", "--vocab", "99999999999"];

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, requires = "tensor", conflicts_with = "shape")]
     model: Option<PathBuf>,
     /// Name of the tensor, e.g. blk.0.ffn_down.weight
-    #[arg(long, requires = "model")]
+    #[arg(long, conflicts_with = "shape")]
     tensor: Option<String>,
     /// Activation rows
     #[arg(long, default_value_t = 1)]
@@ -56,6 +56,19 @@ fn parse_shape(text: &str) -> Result<(usize, usize), String> {
         .and_then(|(n, k)| Some((n.parse().ok()?, k.parse().ok()?)))
         .filter(|&(n, k): &(usize, usize)| n > 0 && k > 0 && n.saturating_mul(k) <= MOST)
         .ok_or_else(|| "accepted: outputs x inputs such as 2560x6912, up to 2^29 weights".into())
+}
+
+/// Refuses a projection whose activations or results would fill the memory.
+fn bounded(tokens: usize, n: usize, k: usize) -> Result<(), Problems> {
+    if tokens.saturating_mul(n.max(k)) <= MOST {
+        return Ok(());
+    }
+    Err(Diagnostic::new(
+        "nf::bitnet::refused",
+        format!("{tokens} tokens of {k} inputs and {n} outputs"),
+        format!("tokens x inputs and tokens x outputs may each be up to {MOST}"),
+    )
+    .into())
 }
 
 pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
@@ -86,6 +99,7 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         }
         (None, shape) => {
             let (n, k) = shape.unwrap_or((1, 1));
+            bounded(args.tokens, n, k)?;
             match args.weights {
                 Some(trit) => TernaryMatrix::from_trits(n, k, &vec![trit; n * k], 1.0)?,
                 None => random_matrix(n, k, 0.33, &mut rng)?,
@@ -93,14 +107,7 @@ pub fn run(args: Args, out: &Output) -> Result<Exit, Problems> {
         }
     };
     let (n, k) = (weights.rows(), weights.cols());
-    if args.tokens.saturating_mul(n.max(k)) > MOST {
-        return Err(Diagnostic::new(
-            "nf::bitnet::refused",
-            format!("{} tokens of {k} inputs and {n} outputs", args.tokens),
-            format!("tokens x inputs and tokens x outputs may each be up to {MOST}"),
-        )
-        .into());
-    }
+    bounded(args.tokens, n, k)?;
     let values = (0..args.tokens * k)
         .map(|_| args.activations.unwrap_or_else(|| rng.random()))
         .collect();
