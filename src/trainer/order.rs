@@ -110,6 +110,9 @@ impl<'a> Scheduler<'a> {
                     let wait = instr.engine() != other || (p.write && !new.write);
                     node.before.push(Before { at: p.at, wait });
                 }
+                if new.write && (placed || !exponent) {
+                    overwrite(list, new.start, new.end);
+                }
                 list.push(new);
             }
             node.before.sort_unstable_by_key(|b| (b.at, !b.wait));
@@ -230,6 +233,24 @@ fn is_forward(instr: &Instr) -> bool {
 
 fn is_gradient(instr: &Instr) -> bool {
     matches!(instr, Instr::Mat(i) if matches!(i.dest, MatDest::Grad(_)))
+}
+
+/// Takes the words `start..end` out of earlier accesses. Whoever touches these words later comes after the instruction
+/// that overwrites them, and that comes after the earlier ones: it starts after their retirement where it is of another
+/// engine, and retires after them where it is of the same. So every wait for them is implied.
+fn overwrite(list: &mut Vec<Past>, start: usize, end: usize) {
+    let mut tails = vec![];
+    list.retain_mut(|p| {
+        if p.end <= start || end <= p.start {
+            return true;
+        }
+        if end < p.end {
+            tails.push(Past { start: end, ..*p });
+        }
+        p.end = start;
+        p.start < start
+    });
+    list.extend(tails);
 }
 
 /// Longest ways to the end.
