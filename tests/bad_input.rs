@@ -28,8 +28,8 @@ fn laid_out() -> TempDir {
     put("file", b"");
     put(
         "part.toml",
-        b"part = \"xc7a15tcpg236-1\"\nfamily = \"series7\"\nlut = 60000\nff = 120000\ndsp = 100\ndsp_kind = \"DSP48E1\"\n\
-          bram36 = 120\nuram = 0\ndistributed_ram_bits = 804800\n",
+        b"part = \"xc7a15tcpg236-1\"\nfamily = \"series7\"\nlut = 63400\nff = 126800\ndsp = 200\ndsp_kind = \"DSP48E1\"\n\
+          bram36 = 100\nuram = 0\ndistributed_ram_bits = 804800\n",
     );
     let train = "train --model tiny --corpus text.txt --samples 1 -o run --quiet";
     assert_eq!(run(folder.path(), train).code, 0);
@@ -169,7 +169,7 @@ fn a_device_that_cannot_hold_the_model() {
         ["plan", "emit -o new", "sim --corpus text.txt", "synth"]
             .iter()
             .map(|verb| {
-                let line = format!("{verb} --model small --device part.toml --array 4 --quiet");
+                let line = format!("{verb} --model small --device part.toml --array 8 --quiet");
                 (line, "nf::plan::does_not_fit", pieces)
             })
             .collect();

@@ -77,7 +77,8 @@ pub struct Scheduled {
 impl<'a> Scheduler<'a> {
     /// `placed`: buffers have physical places, so ports are shared and exponent registers reused.
     pub fn new(instrs: &'a [Instr], costs: &'a Costs, placed: bool) -> Self {
-        let mut past: BTreeMap<Region, Vec<Past>> = BTreeMap::new();
+        // Reads, then writes: a read meets writes only.
+        let mut past: BTreeMap<Region, [Vec<Past>; 2]> = BTreeMap::new();
         let mut nodes: Vec<Node> = Vec::with_capacity(instrs.len());
         for (at, instr) in instrs.iter().enumerate() {
             let mut node = Node::default();
@@ -90,30 +91,32 @@ impl<'a> Scheduler<'a> {
                     a.region,
                     Region::MatExp | Region::VecExp | Region::WeightExp
                 );
-                let list = past.entry(a.region).or_default();
-                let new = Past {
-                    start: a.start,
-                    end: a.start + a.len,
-                    at: at as u32,
-                    write: a.write,
-                };
-                for p in list.iter() {
-                    let meet = p.start < new.end && new.start < p.end && p.at != new.at;
-                    if !meet || !(p.write || new.write) {
+                let lists = past.entry(a.region).or_default();
+                let (at, start, end) = (at as u32, a.start, a.start + a.len);
+                let met = if a.write { &lists[..] } else { &lists[1..] };
+                for p in met.iter().flatten() {
+                    if p.at == at || p.end <= start || end <= p.start {
                         continue;
                     }
                     // The maximum of a tensor's exponents does not depend on the order.
-                    if exponent && p.write && new.write && !placed {
+                    if exponent && p.write && a.write && !placed {
                         continue;
                     }
                     let other = instrs[p.at as usize].engine();
-                    let wait = instr.engine() != other || (p.write && !new.write);
+                    let wait = instr.engine() != other || (p.write && !a.write);
                     node.before.push(Before { at: p.at, wait });
                 }
-                if new.write && (placed || !exponent) {
-                    overwrite(list, new.start, new.end);
+                if a.write && (placed || !exponent) {
+                    for list in lists.iter_mut() {
+                        overwrite(list, start, end);
+                    }
                 }
-                list.push(new);
+                lists[usize::from(a.write)].push(Past {
+                    start,
+                    end,
+                    at,
+                    write: a.write,
+                });
             }
             node.before.sort_unstable_by_key(|b| (b.at, !b.wait));
             node.before.dedup_by_key(|b| b.at);
