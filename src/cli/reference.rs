@@ -29,7 +29,7 @@ impl CorpusArgs {
 /// Threads when none are asked for: one per processor, at most 8 (more do not pay for models of this size).
 pub fn threads(asked: Option<usize>) -> usize {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
-    // Many more threads than processors wait for each other without end.
+    // More threads than processors only wait for each other.
     let most = (4 * available).clamp(8, 64);
     asked.unwrap_or(available.min(8)).clamp(1, most)
 }

@@ -12,7 +12,7 @@ use crate::cgla::image::Image;
 use crate::cgla::{self, Launch, Machine};
 use crate::diag::{Diagnostic, MOST_TEXT, Problems, read_text};
 
-/// Steps of a program that the model runs in about a minute.
+/// Steps of a program that is run; the model takes seconds for as many on one group.
 const MOST_STEPS: u128 = 1 << 24;
 
 #[derive(Debug, clap::Args)]
