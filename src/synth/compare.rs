@@ -101,6 +101,7 @@ pub fn owner(memory: &MemoryLine) -> Option<String> {
         ("function tables", "nf_table_unit"),
         ("scalar file", "nf_vector_lane"),
         ("logits", "nf_vector_unit"),
+        ("loss table", "nf_scalar_unit"),
         ("program mat", "nf_mat_sequencer"),
         ("program vec", "nf_vec_sequencer"),
         ("program adam", "nf_adam_sequencer"),
@@ -123,10 +124,11 @@ fn planned(r: &Resources) -> Figures {
 }
 
 fn add_memory(figures: &mut Figures, memory: &MemoryLine) {
+    figures.lut += memory.luts as f64;
     match memory.kind {
         MemoryKind::Block => figures.bram36 += memory.blocks,
         MemoryKind::Ultra => figures.uram += memory.blocks,
-        MemoryKind::Distributed => figures.lut += memory.luts as f64,
+        MemoryKind::Distributed => {}
     }
 }
 

@@ -42,6 +42,22 @@ pub struct Encoded {
     pub words: Vec<Vec<u64>>,
 }
 
+impl Encoded {
+    /// Bits of a word that differ between any two words of the program.
+    pub fn varying_bits(&self) -> usize {
+        let Some(first) = self.words.first() else {
+            return 0;
+        };
+        let mut varying = vec![0; first.len()];
+        for word in &self.words {
+            for (v, (a, b)) in varying.iter_mut().zip(word.iter().zip(first)) {
+                *v |= a ^ b;
+            }
+        }
+        varying.iter().map(|v: &u64| v.count_ones() as usize).sum()
+    }
+}
+
 fn encode(programs: &[Values]) -> Encoded {
     // Each field is as wide as its largest value in this program.
     let Some(first) = programs.first() else {

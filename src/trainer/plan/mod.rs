@@ -215,7 +215,8 @@ impl Plan {
         self.weights.scales.as_ref().map_or(0, |s| s.depth)
     }
 
-    /// Words of the three programs, largest first use of the ROMs: (engine, words, bits of a word).
+    /// Words of the three programs, largest first use of the ROMs: (engine, words, bits of a word that are not the same in
+    /// every word: the others are constants and take no memory).
     pub fn program_roms(&self) -> [(Engine, usize, usize); 3] {
         memory_of_programs(&self.shape, &self.program)
     }
@@ -328,9 +329,9 @@ fn memory_of_programs(shape: &Shape, program: &Program) -> [(Engine, usize, usiz
     let vec = encode_vec(&program.vec);
     let adam = encode_adam(&program.adam);
     [
-        (Engine::Mat, program.mat.len(), mat.layout.width as usize),
-        (Engine::Vec, program.vec.len(), vec.layout.width as usize),
-        (Engine::Adam, program.adam.len(), adam.layout.width as usize),
+        (Engine::Mat, program.mat.len(), mat.varying_bits()),
+        (Engine::Vec, program.vec.len(), vec.varying_bits()),
+        (Engine::Adam, program.adam.len(), adam.varying_bits()),
     ]
 }
 
@@ -451,6 +452,7 @@ fn memories(
             Distributed,
         ),
         line("logits", v, (v, 32), 1, Simple, Block),
+        line("loss table", 256, (256, 41), 1, Rom, Block),
     ]);
     for (engine, words, width) in memory_of_programs(shape, program) {
         let kind = if words > 32 { Block } else { Distributed };

@@ -10,6 +10,9 @@ use crate::trainer::waits;
 
 /// Words of the smallest block of 32-bit words.
 pub(super) const BLOCK_WORDS: usize = 512;
+/// Blocks that a position code in part in look-up tables leaves free: some synthesisers keep columns of the program ROMs that
+/// are constant, which are not counted here.
+const SPARE_BLOCKS: f64 = 2.0;
 /// Attempts at a placement for one set of group depths.
 const ATTEMPTS: usize = 40;
 /// The same where there is hardly more room than the peak needs.
@@ -390,7 +393,7 @@ pub(super) fn settle(
         }
         // The position code in blocks, or as much of it as the other memories leave blocks for.
         let rest = target.available.bram36 - settled(moments, 0).used.bram36;
-        let rest = (rest.max(0.0).floor() * 2.0) as usize;
+        let rest = ((rest - SPARE_BLOCKS).max(0.0).floor() * 2.0) as usize;
         for banks in [shape.b, rest.min(shape.b)] {
             let next = settled(moments, banks);
             let miss = missing(&next.shortfall);
