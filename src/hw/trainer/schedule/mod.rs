@@ -153,7 +153,8 @@ pub fn schedule_unit() -> Result<Arc<ModuleDef>, DslError> {
     let up = mantissa.q().bit(7) & sticky;
     let rounded = m.cat(&[m.lit(0, 1), kept.add(up.zext(31))]);
     let count_fp32 = m.mux(mantissa.q().is_zero(), m.lit(0, 32), rounded);
-    let count_fp32 = count_fp32.named("count_fp32");
+    // Its own register: it is long settled when the third operation takes it.
+    let count_fp32 = m.reg_next("count_fp32_q", count_fp32).q();
 
     m.section("Operands of the operation");
     let number_bits = bits_for(PROGRAM.len() - 1);
