@@ -43,6 +43,7 @@ module nf_schedule_unit (
     reg [31:0] step_q;
     reg [31:0] mantissa_q;
     reg [7:0] exponent_q;
+    reg [31:0] count_fp32_q;
     reg [3:0] number_q;
     reg [31:0] p1_q;
     reg [31:0] p2_q;
@@ -82,13 +83,16 @@ module nf_schedule_unit (
     wire mantissa_en = (state_q == STATE_COUNT) | !normal;
     wire [31:0] count_fp32_cat = {1'b0, {exponent_q, mantissa_q[30:8]} + {30'd0, mantissa_q[7] &
         ((|mantissa_q[6:0]) | mantissa_q[8])}};
-    wire [31:0] count_fp32 = normal_eq ? 32'd0 : count_fp32_cat;
 
     always @(posedge clk) begin
         if (mantissa_en) begin
             mantissa_q <= mantissa_d;
             exponent_q <= (state_q == STATE_COUNT) ? 8'd158 : exponent_q - 8'd1;
         end
+    end
+
+    always @(posedge clk) begin
+        count_fp32_q <= normal_eq ? 32'd0 : count_fp32_cat;
     end
 
     // Operands of the operation
@@ -99,7 +103,7 @@ module nf_schedule_unit (
         case (number_q)
             4'd0: a_d = p1_q;
             4'd1: a_d = p2_q;
-            4'd2: a_d = count_fp32;
+            4'd2: a_d = count_fp32_q;
             4'd3: a_d = lr_peak;
             4'd4: a_d = 32'h3f800000;
             4'd5: a_d = last_q;
