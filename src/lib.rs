@@ -13,6 +13,7 @@ pub mod config;
 pub mod diag;
 pub mod dsl;
 pub mod emit;
+pub mod files;
 pub mod hw;
 pub mod num;
 pub mod reference;

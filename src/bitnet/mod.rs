@@ -25,7 +25,6 @@ pub mod sample;
 pub mod shapes;
 pub mod ternary;
 pub mod tokenizer;
-pub mod write;
 
 pub use error::{Error, Result};
 

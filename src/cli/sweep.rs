@@ -11,7 +11,8 @@ use super::synth::synthesise_plan;
 use super::{Exit, Output};
 use crate::config::device::{load_device, parse_device, to_toml};
 use crate::config::{fields, load_model, parse_model};
-use crate::diag::{Diagnostic, MOST_TEXT, Problems, read_text};
+use crate::diag::{Diagnostic, Problems};
+use crate::files::{MOST_TEXT, read_text};
 use crate::reference::checkpoint::write_atomically;
 use crate::sweep::{Job, csv, jobs, pareto_front, parse, picture, rows, slurm_script};
 

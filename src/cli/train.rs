@@ -10,6 +10,7 @@ use super::reference::{load_checkpoint, problems, threads};
 use super::{Exit, ModelArgs, Output};
 use crate::config::{self, ModelConfig};
 use crate::diag::{Diagnostic, Problems};
+use crate::files::{MOST_DATA, read_bytes};
 use crate::reference::checkpoint::{Checkpoint, write_atomically};
 use crate::reference::corpus::{Corpus, LineEndings, Order};
 use crate::reference::evaluate::Protocol;
@@ -184,7 +185,7 @@ fn describe(line: &LogLine) -> String {
 /// Trains on windows from a file, for comparison with other programs.
 fn run_windows(args: &TrainArgs, path: &Path, out: &Output) -> Result<Exit, Problems> {
     let (model, state) = beginning(args)?;
-    let bytes = std::fs::read(path).map_err(|e| Diagnostic::cannot_read(path, &e))?;
+    let bytes = read_bytes(path, MOST_DATA).map_err(|e| Diagnostic::cannot_read(path, &e))?;
     let width = model.seq_len + 1;
     let samples = args.samples.unwrap_or((bytes.len() / width) as u64) as usize;
     if samples == 0 || bytes.len() < samples.saturating_mul(width) {

@@ -5,7 +5,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::schema::{Field, Kind, Settings, Value, nearest, read_file, require_keys};
-use crate::diag::{Diagnostic, MOST_SETTINGS, Problems, SourceText, read_text};
+use crate::diag::{Diagnostic, Problems, SourceText};
+use crate::files::{MOST_SETTINGS, read_text};
 
 /// A part on a board. Counts are of the whole part.
 #[derive(Clone, Debug, PartialEq, Serialize)]

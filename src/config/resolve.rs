@@ -5,7 +5,8 @@ use std::path::Path;
 use super::fields::{self, FIELDS};
 use super::model::{Compute, ModelConfig, WeightFormat};
 use super::schema::{Settings, grouped, nearest, read_argument, read_file, require_keys};
-use crate::diag::{Diagnostic, MOST_SETTINGS, Problems, SourceText, read_text};
+use crate::diag::{Diagnostic, Problems, SourceText};
+use crate::files::{MOST_SETTINGS, read_text};
 
 /// Longest dot product that the 48-bit accumulator holds exactly (docs/arithmetic.md section 2).
 pub const MAX_DOT_PRODUCT: usize = 8192;

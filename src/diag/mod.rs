@@ -159,32 +159,6 @@ fn plain_io(error: &std::io::Error) -> String {
     }
 }
 
-/// Bytes of a file of settings.
-pub const MOST_SETTINGS: u64 = 1 << 20;
-
-/// Bytes of a text that a person writes or another verb has written.
-pub const MOST_TEXT: u64 = 1 << 28;
-
-/// Reads a text of at most `most` bytes, so that an endless file (`/dev/zero`) ends with an error and not with the
-/// memory.
-pub fn read_text(path: &Path, most: u64) -> std::io::Result<String> {
-    use std::io::Read as _;
-    let mut text = Vec::new();
-    let mut file = std::fs::File::open(path)?.take(most + 1);
-    file.read_to_end(&mut text)?;
-    if text.len() as u64 > most {
-        return Err(std::io::Error::other(format!(
-            "more than {most} bytes, the most that is read of such a file"
-        )));
-    }
-    String::from_utf8(text).map_err(|_| {
-        std::io::Error::new(
-            std::io::ErrorKind::InvalidData,
-            "stream did not contain valid UTF-8",
-        )
-    })
-}
-
 /// One or more problems: the error type of everything that checks user input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(Vec<Diagnostic>);

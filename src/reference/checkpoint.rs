@@ -8,11 +8,11 @@ use super::state::{Moments, State, TensorState};
 use super::tensors::TensorId;
 use crate::config::check_model;
 use crate::config::model::{ModelConfig, WeightFormat};
+use crate::files::{MOST_DATA, read_bytes, write_whole};
 use crate::num::schedule::Schedule;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::Path;
 
 /// Key of this program's entry in the file's metadata.
@@ -313,7 +313,7 @@ impl Checkpoint {
     }
 
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| ReferenceError::read(path, e))?;
+        let bytes = read_bytes(path, MOST_DATA).map_err(|e| ReferenceError::read(path, e))?;
         Self::parse(&bytes).map_err(|e| ReferenceError::file(path, e))
     }
 
@@ -324,7 +324,7 @@ impl Checkpoint {
 
     /// Reads a checkpoint of this program or a `.neuro` file.
     pub fn load_any(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| ReferenceError::read(path, e))?;
+        let bytes = read_bytes(path, MOST_DATA).map_err(|e| ReferenceError::read(path, e))?;
         let read = || match (bytes.get(4), bytes.get(8)) {
             (_, Some(b'{')) => Self::parse(&bytes),
             (Some(b'{'), _) => {
@@ -374,25 +374,9 @@ impl Checkpoint {
     }
 }
 
-/// Writes a file under another name in the same folder, forces it to disk, and renames it.
+/// Writes a file whole or not at all ([`write_whole`]).
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let wrong = |e: std::io::Error| ReferenceError::write(path, e);
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        // As any new file: the umask applies.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    let mut file = builder.tempfile_in(folder).map_err(wrong)?;
-    file.write_all(bytes).map_err(wrong)?;
-    file.as_file().sync_all().map_err(wrong)?;
-    file.persist(path).map_err(|e| wrong(e.error))?;
-    Ok(())
+    write_whole(path, |file| file.write_all(bytes)).map_err(|e| ReferenceError::write(path, e))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Text to train on and how windows are taken from it.
 
 use super::error::{ReferenceError, Result};
+use crate::files::{MOST_DATA, read_bytes};
 use crate::num::threefry::threefry2x32;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -33,7 +34,7 @@ pub struct Corpus {
 impl Corpus {
     /// Reads a file; every byte must be below `vocab`.
     pub fn load(path: &Path, endings: LineEndings, vocab: usize) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| ReferenceError::read(path, e))?;
+        let bytes = read_bytes(path, MOST_DATA).map_err(|e| ReferenceError::read(path, e))?;
         Self::from_bytes(&bytes, endings, vocab).map_err(|error| match error {
             ReferenceError::Corpus { problem, accepts } => {
                 ReferenceError::corpus(format!("{}: {problem}", path.display()), accepts)

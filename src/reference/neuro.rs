@@ -8,6 +8,7 @@ use super::error::{ReferenceError, Result};
 use super::state::State;
 use super::tensors::TensorId;
 use crate::config::model::*;
+use crate::files::{MOST_DATA, read_bytes};
 use crate::num::schedule::{Schedule, power_after};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -88,7 +89,7 @@ fn invalid(problem: impl Into<String>) -> ReferenceError {
 
 impl NeuroFile {
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|e| ReferenceError::read(path, e))?;
+        let bytes = read_bytes(path, MOST_DATA).map_err(|e| ReferenceError::read(path, e))?;
         Self::parse(&bytes).map_err(|e| ReferenceError::file(path, e))
     }
 

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::Path;
 
 use super::{DEFAULT_ALIGNMENT, TensorType, Value};
-use crate::bitnet::write::write_whole;
 use crate::bitnet::{Error, Result};
+use crate::files::write_whole;
 
 struct Tensor {
     name: String,

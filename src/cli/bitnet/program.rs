@@ -7,10 +7,11 @@ use serde_json::json;
 use super::super::{Exit, Output};
 use super::arguments::ArrayArgs;
 use super::{cannot_write, program_problem};
-use crate::bitnet::write::write_whole;
 use crate::cgla::image::Image;
 use crate::cgla::{self, Launch, Machine};
-use crate::diag::{Diagnostic, MOST_TEXT, Problems, read_text};
+use crate::diag::{Diagnostic, Problems};
+use crate::files::write_whole;
+use crate::files::{MOST_TEXT, read_text};
 
 /// Steps of a program that is run; the model takes seconds for as many on one group.
 const MOST_STEPS: u128 = 1 << 24;

@@ -15,12 +15,12 @@ use crate::bitnet::make::random_matrix;
 use crate::bitnet::quant::{Quantiser, quantise};
 use crate::bitnet::shapes::BITNET_2B_4T;
 use crate::bitnet::ternary::StreamFormat;
-use crate::bitnet::write::write_whole;
 use crate::cgla::ArrayConfig;
 use crate::cgla::bench::{ModelCost, model_cost, projection_cycles};
 use crate::cgla::experiments::{KernelPoint, StreamResult, baselines, kernel_points};
 use crate::cgla::paper::{CYCLES_PER_WORD, FIXED_CYCLES, MEASURED_MHZ, PROJECTED_MHZ};
 use crate::diag::Problems;
+use crate::files::write_whole;
 
 /// Published constants: modelled host power, array power, decode time and call of the 19 tokens.
 const HOST_WATT: f64 = 0.6485;

@@ -1,7 +1,36 @@
-//! Files that are there whole or not at all.
+//! Files: written whole or not at all, and never read without end.
 
-use std::io::{BufWriter, Result, Write};
+use std::io::{BufWriter, Error, ErrorKind, Read as _, Result, Write};
 use std::path::Path;
+
+/// Bytes of a file of settings.
+pub const MOST_SETTINGS: u64 = 1 << 20;
+
+/// Bytes of a text that a person writes or another verb has written.
+pub const MOST_TEXT: u64 = 1 << 28;
+
+/// Bytes of a corpus or a checkpoint.
+pub const MOST_DATA: u64 = 1 << 30;
+
+/// Reads a file of at most `most` bytes, so that an endless one (`/dev/zero`) ends with an error and not with the
+/// memory.
+pub fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut file = std::fs::File::open(path)?.take(most + 1);
+    file.read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(Error::other(format!(
+            "more than {most} bytes, the most that is read of such a file"
+        )));
+    }
+    Ok(bytes)
+}
+
+/// Reads a text of at most `most` bytes ([`read_bytes`]).
+pub fn read_text(path: &Path, most: u64) -> Result<String> {
+    String::from_utf8(read_bytes(path, most)?)
+        .map_err(|_| Error::new(ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
+}
 
 /// Lets `fill` write a file beside `path` and renames it when that succeeded, so that a full disk leaves the old file
 /// and no half of a new one. A symbolic link keeps pointing where it did; what exists and is no regular file (a
@@ -14,7 +43,7 @@ pub fn write_whole(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>)
             fill(&mut file)?;
             return file.flush();
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => path.to_path_buf(),
+        Err(error) if error.kind() == ErrorKind::NotFound => path.to_path_buf(),
         Err(error) => return Err(error),
     };
     let folder = match path.parent() {
@@ -29,8 +58,8 @@ pub fn write_whole(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>)
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     // The name of the temporary file is of no use to a reader of the message.
-    let plain = |error: std::io::Error| match error.raw_os_error() {
-        Some(code) => std::io::Error::from_raw_os_error(code),
+    let plain = |error: Error| match error.raw_os_error() {
+        Some(code) => Error::from_raw_os_error(code),
         None => error.kind().into(),
     };
     let mut file = BufWriter::new(builder.tempfile_in(folder).map_err(plain)?);
@@ -45,6 +74,14 @@ pub fn write_whole(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>)
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
+    #[test]
+    fn an_endless_file_ends_with_an_error() {
+        let error = read_bytes(Path::new("/dev/zero"), 1000).unwrap_err();
+        assert!(error.to_string().contains("more than 1000 bytes"));
+        assert_eq!(read_bytes(Path::new("/dev/null"), 0).unwrap(), b"");
+    }
+
     #[test]
     fn a_failed_write_leaves_the_old_file_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
@@ -52,7 +89,7 @@ mod tests {
         write_whole(&path, |f| f.write_all(b"old")).unwrap();
         let fails = |f: &mut dyn Write| {
             f.write_all(b"new")?;
-            Err(std::io::ErrorKind::StorageFull.into())
+            Err(ErrorKind::StorageFull.into())
         };
         write_whole(&path, fails).unwrap_err();
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
