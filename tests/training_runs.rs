@@ -380,3 +380,23 @@ fn conversions_keep_what_both_files_hold() {
     assert!((loss("a.neuro") - reference).abs() < 0.01);
     assert!(loss("b.safetensors") == loss("c.neuro"));
 }
+
+/// A published file is evaluated as its authors do, in FP32, unless `--set compute` says otherwise.
+#[test]
+fn a_neuro_file_is_evaluated_in_fp32() {
+    let home = tempfile::tempdir().expect("temporary folder");
+    let text = corpus(home.path());
+    first_third(home.path(), "tiny", &text);
+    let convert = ["convert", "run/checkpoint.safetensors", "-o", "out.neuro"];
+    assert_eq!(nfgen(home.path(), &convert).code, 0);
+    let loss = |set: &[&str]| {
+        let mut arguments = vec!["eval", "out.neuro", "--corpus", &*text, "--json"];
+        arguments.extend(set);
+        let ran = nfgen(home.path(), &arguments);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let result: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        result["loss"].as_f64().expect("a loss")
+    };
+    assert_eq!(loss(&[]), loss(&["--set", "compute=fp32"]));
+    assert_ne!(loss(&[]), loss(&["--set", "compute=block18"]));
+}

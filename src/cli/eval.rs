@@ -16,7 +16,8 @@ use crate::reference::evaluate::{Protocol, evaluate};
     nfgen eval gpu.neuro --corpus shakespeare.txt --line-endings crlf --protocol paper64\n  \
     nfgen eval cpu.neuro --corpus shakespeare.txt --line-endings crlf --protocol full --set gelu=tanh --json")]
 pub struct EvalArgs {
-    /// Checkpoint: safetensors of this program, or .neuro (its GeLU is taken as erf unless --set gelu=tanh)
+    /// Checkpoint: safetensors of this program, or .neuro (with gelu=erf and compute=fp32, as its authors evaluate
+    /// it, unless --set says otherwise)
     #[arg(value_name = "CKPT")]
     checkpoint: PathBuf,
     #[command(flatten)]
@@ -33,7 +34,12 @@ pub struct EvalArgs {
 }
 
 pub fn run(args: EvalArgs, out: &Output) -> Result<Exit, Problems> {
-    let (model, state, _) = load_checkpoint(&args.checkpoint, &args.set)?;
+    let mut set = args.set;
+    let published = args.checkpoint.extension().is_some_and(|e| e == "neuro");
+    if published && !set.iter().any(|s| s.trim_start().starts_with("compute")) {
+        set.push("compute=fp32".into());
+    }
+    let (model, state, _) = load_checkpoint(&args.checkpoint, &set)?;
     let corpus = args.corpus.load(model.vocab)?;
     let mut trainer = Trainer::new(&model, state, threads(args.threads)).map_err(problems)?;
     let bar = out.progress(0, "windows");
