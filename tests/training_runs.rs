@@ -370,7 +370,10 @@ fn conversions_keep_what_both_files_hold() {
     assert!(read("gpu.neuro").len() < read("a.neuro").len());
     assert!(read("gpu.neuro") == read("same.neuro"));
     let loss = |name: &str| {
-        let ran = nfgen(home.path(), &["eval", name, "--corpus", &text, "--json"]);
+        let same = ["--set", "compute=block18"];
+        let mut arguments = vec!["eval", name, "--corpus", &*text, "--json"];
+        arguments.extend(same);
+        let ran = nfgen(home.path(), &arguments);
         assert_eq!(ran.code, 0, "{ran:?}");
         let object: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
         object["loss"].as_f64().expect("loss")
