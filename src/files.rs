@@ -32,6 +32,14 @@ pub fn read_text(path: &Path, most: u64) -> Result<String> {
         .map_err(|_| Error::new(ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
 }
 
+/// The folder that a file is in, or would be.
+pub fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
 /// Lets `fill` write a file beside `path` and renames it when that succeeded, so that a full disk leaves the old file
 /// and no half of a new one. A symbolic link keeps pointing where it did; what exists and is no regular file (a
 /// terminal, a pipe, `/dev/null`) is written into and never replaced.
@@ -46,10 +54,7 @@ pub fn write_whole(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>)
         Err(error) if error.kind() == ErrorKind::NotFound => path.to_path_buf(),
         Err(error) => return Err(error),
     };
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(&path);
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     {

@@ -62,20 +62,18 @@ pub fn estimate(config: &ArrayConfig, launch: &Launch, memory: &MemoryModel) -> 
     let mut total = begin;
     let mut last_step = begin;
     let mut phases = Phases::default();
-    let mut chain = Chain {
+    let head = Chain {
         rows: 0,
         step: begin,
     };
-    for part in launch.groups.iter() {
+    let mut chain = head;
+    for part in &launch.groups {
         let Some(part) = part else {
             chain.rows = 0;
             continue;
         };
         if !part.linked {
-            chain = Chain {
-                rows: 0,
-                step: begin,
-            };
+            chain = head;
         }
         chain.rows += config.group_rows();
         let time = group_time(config, part, memory, begin, &chain);
@@ -105,6 +103,7 @@ pub fn register_writes(launch: &Launch) -> u32 {
 }
 
 /// What a linked group stands behind.
+#[derive(Clone, Copy)]
 struct Chain {
     /// Rows from the first of the chain to the last of this group.
     rows: u32,

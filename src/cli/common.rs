@@ -10,6 +10,7 @@ use super::{Exit, Output};
 use crate::config::{self, Device, ModelConfig};
 use crate::diag::{Diagnostic, Problems};
 use crate::emit::{Difference, FileSet};
+use crate::files::folder_of;
 
 /// `--model NAME|FILE` and `--set key=value`.
 #[derive(Clone, Debug, Args)]
@@ -127,11 +128,7 @@ pub fn cache_folder(asked: Option<&PathBuf>) -> PathBuf {
 
 /// Refuses a file that could not be written at the end of a long run. Leaves nothing behind.
 pub fn check_writable(file: &Path) -> Result<(), Problems> {
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    match tempfile::tempfile_in(folder) {
+    match tempfile::tempfile_in(folder_of(file)) {
         Ok(_) if file.is_dir() => {
             Err(Diagnostic::cannot_write(file, &ErrorKind::IsADirectory.into()).into())
         }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::reference::{CorpusArgs, load_checkpoint, problems, threads};
+use super::reference::{CorpusArgs, load_checkpoint_as, problems, threads};
 use super::{Exit, Output};
+use crate::config::model::Compute;
 use crate::diag::Problems;
 use crate::reference::Trainer;
 use crate::reference::evaluate::{Protocol, evaluate};
@@ -34,12 +35,12 @@ pub struct EvalArgs {
 }
 
 pub fn run(args: EvalArgs, out: &Output) -> Result<Exit, Problems> {
-    let mut set = args.set;
     let published = args.checkpoint.extension().is_some_and(|e| e == "neuro");
-    if published && !set.iter().any(|s| s.trim_start().starts_with("compute")) {
-        set.push("compute=fp32".into());
-    }
-    let (model, state, _) = load_checkpoint(&args.checkpoint, &set)?;
+    let (model, state, _) = load_checkpoint_as(&args.checkpoint, &args.set, |model| {
+        if published {
+            model.compute = Compute::Fp32;
+        }
+    })?;
     let corpus = args.corpus.load(model.vocab)?;
     let mut trainer = Trainer::new(&model, state, threads(args.threads)).map_err(problems)?;
     let bar = out.progress(0, "windows");

@@ -1,7 +1,8 @@
 //! Where a verb's words go: data on stdout, everything else on stderr.
 //!
 //! With `--json`, stdout carries exactly one JSON object and human text moves to stderr. A closed pipe
-//! (`nfgen devices | head -1`) is no error: output stops, the work goes on, the exit code stays the verb's. A full disk is one: exit code 2.
+//! (`nfgen devices | head -1`) is no error: output stops, the work goes on, the exit code stays the verb's.
+//! A full disk is one: exit code 2.
 
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};

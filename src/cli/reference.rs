@@ -81,8 +81,19 @@ pub fn load_checkpoint(
     path: &Path,
     set: &[String],
 ) -> Result<(ModelConfig, State, Checkpoint), Problems> {
+    load_checkpoint_as(path, set, |_| {})
+}
+
+/// The same; `defaults` may change what the file says of its model before `set` does.
+pub fn load_checkpoint_as(
+    path: &Path,
+    set: &[String],
+    defaults: impl FnOnce(&mut ModelConfig),
+) -> Result<(ModelConfig, State, Checkpoint), Problems> {
     let checkpoint = Checkpoint::load_any(path).map_err(problems)?;
-    let model = config::with_arguments(&checkpoint.model, set)?;
+    let mut model = checkpoint.model.clone();
+    defaults(&mut model);
+    let model = config::with_arguments(&model, set)?;
     let state = checkpoint.clone().into_model(&model).map_err(problems)?;
     Ok((model, state, checkpoint))
 }

@@ -27,7 +27,7 @@ pub enum CompileError {
 
 /// Beats of a whole state stream.
 pub fn state_beats(plan: &Plan) -> usize {
-    (plan.weights.depth + plan.scale_words()) * plan.shape.b + plan.model.layernorm_parameters() + 1
+    plan.weights.state_beats(&plan.model)
 }
 
 /// The register map of a planned machine.

@@ -6,7 +6,7 @@
 //! 511, so sums over K <= 8192 stay inside 32 bits. `vpdpwssd` does 32 digit products at a time:
 //! each 32-bit lane holds the digits of two neighbours along the inner dimension.
 
-use super::gemm::{BLOCK_ROWS, Operand, Product, Triangle, inner_range};
+use super::gemm::{BLOCK_ROWS, Operand, Product, inner_range, wanted_columns};
 use super::simd::Grid;
 use super::simd::x86::{lanes, transpose8, transpose16};
 use crate::num::block::{GRID_MAX, grid_scale, product_scale};
@@ -382,11 +382,10 @@ pub(crate) unsafe fn product(p: Product, s: &mut Digits) {
                 let columns = width.min(columns - first);
                 let j0 = j0 + first;
                 for (index, &(i0, i1)) in p.blocks.iter().enumerate() {
-                    let wanted = match p.triangle {
-                        Triangle::LowerC if j0 >= i1 => continue,
-                        Triangle::LowerC => columns.min(i1 - j0),
-                        _ => columns,
-                    };
+                    let wanted = wanted_columns(p.triangle, columns, j0, i1);
+                    if wanted == 0 {
+                        continue;
+                    }
                     let (k0, k1) = inner_range(p.triangle, i0, i1, p.k);
                     let tile = Tile {
                         steps: (k0 / 2, k1.div_ceil(2)),

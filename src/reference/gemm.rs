@@ -216,11 +216,10 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
                 }
             };
             for (index, &(i0, i1)) in p.blocks.iter().enumerate() {
-                let columns = match p.triangle {
-                    Triangle::LowerC if j0 >= i1 => continue,
-                    Triangle::LowerC => columns.min(i1 - j0),
-                    _ => columns,
-                };
+                let columns = wanted_columns(p.triangle, columns, j0, i1);
+                if columns == 0 {
+                    continue;
+                }
                 let (k0, k1) = inner_range(p.triangle, i0, i1, p.k);
                 let tile = Tile {
                     k: k1 - k0,
@@ -241,6 +240,14 @@ unsafe fn product<V: Vector, const MR: usize, const GRID: bool>(
             }
             j0 += columns;
         }
+    }
+}
+
+/// Columns of a panel from `j0` on that the rows before `i1` of the product need.
+pub(crate) fn wanted_columns(triangle: Triangle, columns: usize, j0: usize, i1: usize) -> usize {
+    match triangle {
+        Triangle::LowerC => columns.min(i1.saturating_sub(j0)),
+        _ => columns,
     }
 }
 

@@ -16,6 +16,7 @@ mod functions;
 mod gemm;
 pub mod generate;
 pub mod neuro;
+mod neuro_header;
 mod pass;
 mod rows;
 #[cfg(target_arch = "x86_64")]

@@ -3,6 +3,7 @@ use crate::num::schedule::tests::paper;
 use crate::num::testfloat::data_dir;
 use crate::reference::corpus::{Corpus, LineEndings};
 use crate::reference::evaluate::{Protocol, evaluate};
+use crate::reference::neuro_header::{dotnet_number, dotnet_string};
 use crate::reference::tests::odd_model;
 use crate::reference::{Trainer, corpus};
 use proptest::prelude::*;

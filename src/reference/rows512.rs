@@ -109,6 +109,23 @@ unsafe fn exp2_exact(y: __m512) -> __m512 {
     }
 }
 
+/// `rows` rows, `most` at a time as long as there are so many, then one by one: first row and number of each group.
+#[inline(always)]
+fn groups(rows: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let whole = rows / most * most;
+    let full = (0..whole).step_by(most).map(move |r| (r, most));
+    full.chain((whole..rows).map(|r| (r, 1)))
+}
+
+/// Zeros behind `rows` causal rows up to the end of the block's longest, but for what a group has cleared itself.
+#[inline(always)]
+fn clear_future(s: &mut [f32], ld: usize, causal: Causal, (first, rows): (usize, usize)) {
+    let zeros = causal.first + first + rows..causal.first + causal.rows;
+    for row in first..first + rows {
+        s[row * ld..][zeros.clone()].fill(0.0);
+    }
+}
+
 /// Softmax of `R` neighbouring rows, of `length`, `length + 1`, ... elements; zeros up to the longest.
 ///
 /// Several rows at a time, here and below, because a row is a chain of dependent additions.
@@ -178,25 +195,18 @@ pub(crate) fn softmax(
 ) -> u32 {
     causal.check(s.len(), ld);
     let mut e = _mm512_setzero_si512();
-    let mut r = 0;
-    while r < causal.rows {
+    for (r, n) in groups(causal.rows, 4) {
         let length = causal.first + r + 1;
         // SAFETY: the check above.
         unsafe {
             let row = s.as_mut_ptr().add(r * ld);
-            let n = if r + 4 <= causal.rows { 4 } else { 1 };
             let group = match n {
                 4 => softmax_group::<4>(row, ld, length, scale, f, exact),
                 _ => softmax_group::<1>(row, ld, length, scale, f, exact),
             };
             e = _mm512_max_epu32(e, group);
-            r += n;
-            // Zeros from here to the block's longest row.
-            for row in r - n..r {
-                let zeros = causal.first + r..causal.first + causal.rows;
-                s[row * ld..][zeros].fill(0.0);
-            }
         }
+        clear_future(s, ld, causal, (r, n));
     }
     // SAFETY: the processor has AVX-512.
     unsafe { largest(e) }
@@ -254,24 +264,18 @@ pub(crate) fn softmax_back(
 ) -> u32 {
     causal.check(dp.len().min(p.len()), ld);
     let mut e = _mm512_setzero_si512();
-    let mut r = 0;
-    while r < causal.rows {
+    for (r, n) in groups(causal.rows, 4) {
         let length = causal.first + r + 1;
         // SAFETY: the check above.
         unsafe {
             let (dp_row, p_row) = (dp.as_mut_ptr().add(r * ld), p.as_ptr().add(r * ld));
-            let n = if r + 4 <= causal.rows { 4 } else { 1 };
             let group = match n {
                 4 => softmax_back_group::<4>(dp_row, p_row, ld, length, inv_sqrt_dh),
                 _ => softmax_back_group::<1>(dp_row, p_row, ld, length, inv_sqrt_dh),
             };
             e = _mm512_max_epu32(e, group);
-            r += n;
-            for row in r - n..r {
-                let zeros = causal.first + r..causal.first + causal.rows;
-                dp[row * ld..][zeros].fill(0.0);
-            }
         }
+        clear_future(dp, ld, causal, (r, n));
     }
     // SAFETY: the processor has AVX-512.
     unsafe { largest(e) }
@@ -351,18 +355,14 @@ pub(crate) fn layernorm(
     let (x, xhat, n) = (&x[..all], &mut xhat[..all], &mut n[..all]);
     assert_eq!(norm.beta.len(), d);
     let mut e = _mm512_setzero_si512();
-    let mut r = 0;
-    while r < rows {
-        // SAFETY: rows r and, where taken, the three after it exist.
+    for (r, n_rows) in groups(rows, 4) {
+        // SAFETY: rows r to r + n_rows - 1 exist.
         unsafe {
             let (x, xhat) = (x.as_ptr().add(r * d), xhat.as_mut_ptr().add(r * d));
             let (n, rstd) = (n.as_mut_ptr().add(r * d), rstd.as_mut_ptr().add(r));
-            let group = if r + 4 <= rows {
-                r += 4;
-                layernorm_group::<4>(x, norm, xhat, n, rstd)
-            } else {
-                r += 1;
-                layernorm_group::<1>(x, norm, xhat, n, rstd)
+            let group = match n_rows {
+                4 => layernorm_group::<4>(x, norm, xhat, n, rstd),
+                _ => layernorm_group::<1>(x, norm, xhat, n, rstd),
             };
             e = _mm512_max_epu32(e, group);
         }
@@ -446,9 +446,8 @@ pub(crate) fn layernorm_back(
     let (dn, xhat, residual) = (&dn[..all], &xhat[..all], &residual[..all]);
     let (dx, p) = (&mut dx[..all], &mut p[..all]);
     let mut e = [_mm512_setzero_si512(); 3];
-    let mut r = 0;
-    while r < rows {
-        // SAFETY: rows r and, where taken, the next one exist.
+    for (r, n) in groups(rows, 2) {
+        // SAFETY: rows r to r + n - 1 exist.
         unsafe {
             let at = r * d;
             let operands = BackRows {
@@ -459,12 +458,9 @@ pub(crate) fn layernorm_back(
                 dx: dx.as_mut_ptr().add(at),
                 p: p.as_mut_ptr().add(at),
             };
-            let group = if r + 2 <= rows {
-                r += 2;
-                layernorm_back_group::<2>(norm, operands)
-            } else {
-                r += 1;
-                layernorm_back_group::<1>(norm, operands)
+            let group = match n {
+                2 => layernorm_back_group::<2>(norm, operands),
+                _ => layernorm_back_group::<1>(norm, operands),
             };
             for (e, group) in e.iter_mut().zip(group) {
                 *e = _mm512_max_epu32(*e, group);

@@ -37,6 +37,15 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Counts a word; the first that differs is kept.
+    fn word(&mut self, expected: u32, got: u32, difference: impl FnOnce() -> Difference) {
+        self.words += 1;
+        if expected != got {
+            self.mismatches += 1;
+            self.first.get_or_insert_with(difference);
+        }
+    }
+
     /// Adds another comparison, keeping the earlier first difference.
     pub fn merge(&mut self, other: Comparison) {
         self.words += other.words;
@@ -108,19 +117,14 @@ pub fn compare(
                 ("m", mb, e.m, g.m),
                 ("v", mb, e.v, g.v),
             ] {
-                out.words += 1;
-                if e == g {
-                    continue;
-                }
-                out.mismatches += 1;
-                if out.first.is_none() {
+                out.word(e, g, || {
                     let digits = bits as usize / 4;
                     let value = |x: u32| match (bits, word) {
                         (8, "m") => f32::from(x as u8 as i8),
                         (8, _) => x as f32,
                         _ => f32::from_bits(x << (32 - bits)),
                     };
-                    out.first = Some(Difference {
+                    Difference {
                         step,
                         tensor: id.name(),
                         word,
@@ -134,8 +138,8 @@ pub fn compare(
                             8 => (value(e) - value(g)).abs() as u64,
                             _ => ulps(e, g, bits),
                         },
-                    });
-                }
+                    }
+                });
             }
         }
     };
@@ -150,27 +154,24 @@ pub fn compare(
             &got.layernorm[range],
         );
     }
+    let whole = |tensor, word, (row, column), e: u32, g: u32| Difference {
+        step,
+        tensor,
+        word,
+        row,
+        column,
+        expected_bits: format!("{e:08x}"),
+        got_bits: format!("{g:08x}"),
+        expected: f32::from_bits(e),
+        got: f32::from_bits(g),
+        ulps: ulps(e, g, 32),
+    };
     for (k, id) in matrices.iter().enumerate() {
         let per_row = blocks_per_row(id.shape(model)[1]);
         for (i, (want, have)) in expected.scales[k].iter().zip(&got.scales[k]).enumerate() {
             for (word, e, g) in [("m scale", want[0], have[0]), ("v scale", want[1], have[1])] {
-                out.words += 1;
-                if e == g {
-                    continue;
-                }
-                out.mismatches += 1;
-                out.first.get_or_insert_with(|| Difference {
-                    step,
-                    tensor: id.name(),
-                    word,
-                    row: i / per_row,
-                    column: i % per_row * BLOCK,
-                    expected_bits: format!("{e:08x}"),
-                    got_bits: format!("{g:08x}"),
-                    expected: f32::from_bits(e),
-                    got: f32::from_bits(g),
-                    ulps: ulps(e, g, 32),
-                });
+                let first = (i / per_row, i % per_row * BLOCK);
+                out.word(e, g, || whole(id.name(), word, first, e, g));
             }
         }
     }
@@ -180,22 +181,7 @@ pub fn compare(
         ("beta2^step", expected.p2, got.p2),
         ("seed", expected.seed, got.seed),
     ] {
-        out.words += 1;
-        if e != g {
-            out.mismatches += 1;
-            out.first.get_or_insert_with(|| Difference {
-                step,
-                tensor: "schedule".into(),
-                word,
-                row: 0,
-                column: 0,
-                expected_bits: format!("{e:08x}"),
-                got_bits: format!("{g:08x}"),
-                expected: f32::from_bits(e),
-                got: f32::from_bits(g),
-                ulps: ulps(e, g, 32),
-            });
-        }
+        out.word(e, g, || whole("schedule".into(), word, (0, 0), e, g));
     }
     out
 }

@@ -10,8 +10,7 @@ use super::{cannot_write, program_problem};
 use crate::cgla::image::Image;
 use crate::cgla::{self, Launch, Machine};
 use crate::diag::{Diagnostic, Problems};
-use crate::files::write_whole;
-use crate::files::{MOST_TEXT, read_text};
+use crate::files::{MOST_TEXT, read_text, write_whole};
 
 /// Steps of a program that is run; the model takes seconds for as many on one group.
 const MOST_STEPS: u128 = 1 << 24;

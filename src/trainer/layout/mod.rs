@@ -152,6 +152,16 @@ impl WeightLayout {
         }
     }
 
+    /// Words of each bank of the scale memory, 0 without 8-bit block moments.
+    pub fn scale_words(&self) -> usize {
+        self.scales.as_ref().map_or(0, |s| s.depth)
+    }
+
+    /// Beats of a whole state stream: weights, scales, LayerNorm parameters, the step's scalars.
+    pub fn state_beats(&self, model: &ModelConfig) -> usize {
+        (self.depth + self.scale_words()) * self.b + model.layernorm_parameters() + 1
+    }
+
     /// (tensor, row-major element index) stored at (bank, address); `None` where nothing is stored.
     pub fn locate(&self, bank: usize, address: usize) -> Option<(usize, usize)> {
         let after = self.tensors.partition_point(|t| t.base <= address);

@@ -67,9 +67,8 @@ pub fn beats_to_state(
     beats: &[Beat],
 ) -> Result<TrainerState, String> {
     let matrix_beats = layout.depth * layout.b;
-    let scale_words = layout.scales.as_ref().map_or(0, |s| s.depth);
-    let scale_beats = matrix_beats + scale_words * layout.b;
-    let expected = scale_beats + model.layernorm_parameters() + 1;
+    let scale_beats = matrix_beats + layout.scale_words() * layout.b;
+    let expected = layout.state_beats(model);
     if beats.len() != expected {
         return Err(format!(
             "state stream has {} beats, this model on this array has {expected}",

@@ -267,64 +267,7 @@ fn vec(memory: &Memory, i: &VecInstr, logit_position: usize) -> Effect {
     effect
 }
 
-/// A matrix tile whose moments are 8-bit blocks.
-fn adam_blocks(memory: &Memory, i: &AdamInstr, part: BlockPart, scalars: &StepScalars) -> Effect {
-    let b = memory.shape.b;
-    let model = &memory.model;
-    let mut effect = Effect {
-        tile: vec![vec![0; i.nr]; i.nc],
-        blocks_end: i.block_ends().1,
-        ..Effect::default()
-    };
-    let mut tilemax = 0;
-    for step in 0..i.nr {
-        for bank in 0..b {
-            let row = (part.row0 + bank + b - step % b) % b;
-            if row >= i.nc {
-                continue;
-            }
-            let g = memory.grad[(i.place * b + step) * b + bank];
-            let at = (i.waddr + step) * b + bank;
-            let scale = part.scale * b + (row + b - part.block_row0) % b;
-            let [m_scale, v_scale] = memory.scales[scale];
-            let old = memory.weights[at];
-            let new = adam(
-                &memory.constants,
-                scalars,
-                Parameter {
-                    w: model.weight_format.decode(old.w),
-                    m: moments8::decode_m(old.m as u8 as i8, m_scale),
-                    v: moments8::decode_v(old.v as u8, v_scale),
-                },
-                g,
-            );
-            let element = i.element0 + row * i.row_len + step;
-            let random =
-                rounding_bits(memory.seed(), scalars.step, element as u32, i.tensor as u32);
-            let w = model
-                .weight_format
-                .encode(model.rounding, new.w, random.weight);
-            effect.weights.push((at, RawParameter { w, ..old }));
-            tilemax = tilemax.max(block::exponent(model.weight_format.decode(w)));
-            effect.tile[row][step] = w;
-            effect.error |= block::exponent(g) == 255;
-            effect.uncoded.push(Uncoded {
-                at,
-                scale,
-                m: new.m,
-                root: sqrt(new.v),
-                random,
-            });
-        }
-    }
-    effect.exponent = Some((ExpId::Weight(i.tensor), i.first, tilemax));
-    effect
-}
-
 fn adam_matrix(memory: &Memory, i: &AdamInstr, scalars: &StepScalars) -> Effect {
-    if let Some(part) = i.block {
-        return adam_blocks(memory, i, part, scalars);
-    }
     let b = memory.shape.b;
     let model = &memory.model;
     let wide = model.moment_format == MomentFormat::Fp32;
@@ -344,39 +287,58 @@ fn adam_matrix(memory: &Memory, i: &AdamInstr, scalars: &StepScalars) -> Effect 
     };
     let mut effect = Effect {
         tile: vec![vec![0; i.nr]; i.nc],
+        blocks_end: i.block_ends().1,
         ..Effect::default()
     };
     let mut tilemax = 0;
+    let row0 = i.block.map_or(0, |part| part.row0);
     for step in 0..i.nr {
         for bank in 0..b {
-            let row = (bank + b - step % b) % b;
+            let row = (row0 + bank + b - step % b) % b;
             if row >= i.nc {
                 continue;
             }
             let g = memory.grad[(i.place * b + step) * b + bank];
             let at = (i.waddr + step) * b + bank;
             let old = memory.weights[at];
-            let new = adam(
-                &memory.constants,
-                scalars,
-                Parameter {
-                    w: model.weight_format.decode(old.w),
-                    m: moment(old.m),
-                    v: moment(old.v),
-                },
-                g,
-            );
-            let element = i.element0 + row * i.row_len + step;
-            let bits = rounding_bits(memory.seed(), scalars.step, element as u32, i.tensor as u32);
-            let raw = RawParameter {
-                w: model
-                    .weight_format
-                    .encode(model.rounding, new.w, bits.weight),
-                m: narrow(new.m, bits.m),
-                v: narrow(new.v, bits.v),
+            let scale = i
+                .block
+                .map(|part| part.scale * b + (row + b - part.block_row0) % b);
+            let (m, v) = match scale.map(|at| memory.scales[at]) {
+                Some([m_scale, v_scale]) => (
+                    moments8::decode_m(old.m as u8 as i8, m_scale),
+                    moments8::decode_v(old.v as u8, v_scale),
+                ),
+                None => (moment(old.m), moment(old.v)),
             };
-            tilemax = tilemax.max(block::exponent(model.weight_format.decode(raw.w)));
-            effect.tile[row][step] = raw.w;
+            let w = model.weight_format.decode(old.w);
+            let new = adam(&memory.constants, scalars, Parameter { w, m, v }, g);
+            let element = i.element0 + row * i.row_len + step;
+            let random =
+                rounding_bits(memory.seed(), scalars.step, element as u32, i.tensor as u32);
+            let w = model
+                .weight_format
+                .encode(model.rounding, new.w, random.weight);
+            let raw = match scale {
+                // The codes wait for the scales of the whole block.
+                Some(scale) => {
+                    effect.uncoded.push(Uncoded {
+                        at,
+                        scale,
+                        m: new.m,
+                        root: sqrt(new.v),
+                        random,
+                    });
+                    RawParameter { w, ..old }
+                }
+                None => RawParameter {
+                    w,
+                    m: narrow(new.m, random.m),
+                    v: narrow(new.v, random.v),
+                },
+            };
+            tilemax = tilemax.max(block::exponent(model.weight_format.decode(w)));
+            effect.tile[row][step] = w;
             effect.error |= block::exponent(g) == 255;
             effect.weights.push((at, raw));
         }

@@ -88,7 +88,7 @@ impl Memory {
             position,
             weights: vec![RawParameter::default(); layout.depth * b],
             layernorm: vec![RawParameter::default(); model.layernorm_parameters()],
-            scales: vec![[0.0; 2]; layout.scales.as_ref().map_or(0, |s| s.depth * b)],
+            scales: vec![[0.0; 2]; layout.scale_words() * b],
             pending: vec![],
             grad: vec![0.0; shape.gradient_tiles * b * b],
             scalars: vec![vec![0.0; b]; shape.scalar_rows],

@@ -212,7 +212,7 @@ impl Plan {
 
     /// Words of each bank of the scale memory, 0 without 8-bit block moments.
     pub fn scale_words(&self) -> usize {
-        self.weights.scales.as_ref().map_or(0, |s| s.depth)
+        self.weights.scale_words()
     }
 
     /// Words of the three programs, largest first use of the ROMs: (engine, words, bits of a word that are not the same in

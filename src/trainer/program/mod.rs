@@ -8,5 +8,6 @@ mod attention;
 mod backward;
 mod build;
 mod forward;
+mod gradient;
 
 pub use build::{Buffer, Choices, Instr, Logical, generate};
